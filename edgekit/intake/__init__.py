@@ -1,0 +1,1 @@
+"""Intake: model files of every supported format become one :class:`edgekit.values.FloatModel`."""

@@ -1,0 +1,163 @@
+"""The vocabulary: the nouns that travel between the rooms, frozen.
+
+Every class turns into plain JSON with :func:`to_json` and back with its ``from_json``. Standard library and numpy only, Python 3.8:
+the board reads the same manifest with the same classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+SCHEMA = 1
+"""Version of every JSON document that edgekit writes (manifest, run folder, ``--json``)."""
+
+
+def to_json(value: Any) -> Any:
+    """``value`` as plain JSON types: dataclasses become objects, enums their value, tuples lists, paths strings."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # numpy scalars
+        return value.item()
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantParams:
+    """Per-tensor affine quantisation: ``real = scale * (integer - zero_point)``."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclasses.dataclass(frozen=True)
+class IoSpec:
+    """One input or output of a model, as its author knows it and as it is delivered.
+
+    ``permutation`` (if any) leads from the source's axes to the delivered ones: ``delivered = source.transpose(permutation)``.
+    ``quant`` is None where the delivered tensor is not quantised. ``meaning`` is a word for the reader: "image", "logits", "".
+    """
+
+    name: str
+    source_shape: Tuple[int, ...]
+    source_dtype: str
+    tensor: str
+    shape: Tuple[int, ...]
+    dtype: str
+    permutation: Optional[Tuple[int, ...]] = None
+    quant: Optional[QuantParams] = None
+    meaning: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> IoSpec:
+        """The inverse of :func:`to_json`."""
+        quant = data.get("quant")
+        permutation = data.get("permutation")
+        return cls(
+            name=data["name"],
+            source_shape=tuple(data["source_shape"]),
+            source_dtype=data["source_dtype"],
+            tensor=data["tensor"],
+            shape=tuple(data["shape"]),
+            dtype=data["dtype"],
+            permutation=None if permutation is None else tuple(permutation),
+            quant=None if quant is None else QuantParams(float(quant["scale"]), int(quant["zero_point"])),
+            meaning=data.get("meaning", ""),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """How a picture file becomes a model input; one spec for calibration, verification and the board.
+
+    Order: decode to ``color``, ``resize`` with ``fit`` and ``filter``, centre ``crop``, then ``x = (pixel - mean) / std`` with pixels
+    0..255. ``resize`` and ``crop`` are (height, width) in pixels or None; for ``fit="short-side"`` only ``resize[0]`` counts.
+    ``mean`` and ``std`` have one value, or one for each channel.
+    """
+
+    resize: Optional[Tuple[int, int]] = None
+    fit: str = "short-side"
+    filter: str = "bilinear"
+    crop: Optional[Tuple[int, int]] = None
+    color: str = "rgb"
+    mean: Tuple[float, ...] = (0.0,)
+    std: Tuple[float, ...] = (1.0,)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Preprocessing:
+        """The inverse of :func:`to_json`."""
+
+        def pair(value: Any) -> Optional[Tuple[int, int]]:
+            return None if value is None else (int(value[0]), int(value[1]))
+
+        return cls(
+            resize=pair(data.get("resize")),
+            fit=data.get("fit", "short-side"),
+            filter=data.get("filter", "bilinear"),
+            crop=pair(data.get("crop")),
+            color=data.get("color", "rgb"),
+            mean=tuple(float(v) for v in data.get("mean", (0.0,))),
+            std=tuple(float(v) for v in data.get("std", (1.0,))),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceModel:
+    """The file that the user came with. ``sha256`` is of the bytes as they were read."""
+
+    path: Path
+    format: str
+    sha256: str
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class FloatModel:
+    """The waist of the house: a float ``.tflite`` whose inputs and outputs are described in the source's words."""
+
+    path: Path
+    source: SourceModel
+    inputs: Tuple[IoSpec, ...]
+    outputs: Tuple[IoSpec, ...]
+    frontend: str
+    versions: Dict[str, str] = dataclasses.field(default_factory=dict)
+    notes: Tuple[str, ...] = ()
+
+
+class Verdict(enum.Enum):
+    """What a gate may say."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNDECIDED = "undecided"
+
+
+@dataclasses.dataclass(frozen=True)
+class GateResult:
+    """One gate: what was measured, against what limit, and the sentence to show."""
+
+    name: str
+    verdict: Verdict
+    measured: Optional[float]
+    limit: Optional[float]
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """An estimate with its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+    confidence: float = 0.95
