@@ -33,28 +33,15 @@ _SUFFIXES = {
     ".pth": "torch-pickle",
 }
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-_HDF5_STARTS = (
-    0,
-    512,
-    1024,
-    2048,
-)  # a user block may come first; its size is 0 or a power of two from 512
+_HDF5_STARTS = (0, 512, 1024, 2048)  # a user block may come first; its size is 0 or a power of two from 512
 _OTHERS = (  # things that are often found under a model's name
     (
         b"version https://git-lfs",
         "a Git LFS pointer, not the model itself",
         "run `git lfs pull` in the repository it came from",
     ),
-    (
-        b"<!DOCTYPE",
-        "a web page",
-        "the download gave a page instead of the model: download it again",
-    ),
-    (
-        b"<html",
-        "a web page",
-        "the download gave a page instead of the model: download it again",
-    ),
+    (b"<!DOCTYPE", "a web page", "the download gave a page instead of the model: download it again"),
+    (b"<html", "a web page", "the download gave a page instead of the model: download it again"),
     (b"\x1f\x8b", "gzip data", "unpack it first"),
     (b"BZh", "bzip2 data", "unpack it first"),
     (b"\xfd7zXZ", "xz data", "unpack it first"),
@@ -105,14 +92,10 @@ def require_path(path: str | Path) -> Path:
     try:
         path.stat()
     except FileNotFoundError:
-        raise ModelFileError(
-            f"{path}: no such file", hint=_near(path), code="model_file_missing"
-        ) from None
+        raise ModelFileError(f"{path}: no such file", hint=_near(path), code="model_file_missing") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ModelFileError(
-            f"{path}: cannot be opened: {reason}", code="model_file_unreadable"
-        ) from error
+        raise ModelFileError(f"{path}: cannot be opened: {reason}", code="model_file_unreadable") from error
     return path
 
 
@@ -120,11 +103,7 @@ def require_file(path: str | Path) -> Path:
     """Like :func:`require_path`, for a readable regular file."""
     path = require_path(path)
     if path.is_dir():
-        raise ModelFileError(
-            f"{path}: is a folder, not a model file",
-            hint=_models_inside(path),
-            code="not_a_model",
-        )
+        raise ModelFileError(f"{path}: is a folder, not a model file", hint=_models_inside(path), code="not_a_model")
     if not path.is_file():  # a pipe or a device would block or never end
         raise ModelFileError(f"{path}: is no regular file", code="not_a_model")
     try:
@@ -132,8 +111,7 @@ def require_file(path: str | Path) -> Path:
             pass
     except OSError as error:
         raise ModelFileError(
-            f"{path}: cannot be read: {error.strerror or error}",
-            code="model_file_unreadable",
+            f"{path}: cannot be read: {error.strerror or error}", code="model_file_unreadable"
         ) from error
     return path
 
@@ -169,13 +147,9 @@ def _zip_format(path: Path) -> str:
             details={"size_bytes": path.stat().st_size},
         ) from error
     inner = {name.partition("/")[2] for name in names}
-    if "config.json" in names and any(
-        name.startswith("model.weights") for name in names
-    ):
+    if "config.json" in names and any(name.startswith("model.weights") for name in names):
         return "keras"
-    if "models/model.json" in inner or any(
-        name.endswith("serialized_exported_program.json") for name in names
-    ):
+    if "models/model.json" in inner or any(name.endswith("serialized_exported_program.json") for name in names):
         return "pt2"
     if "data.pkl" in inner:
         return "torch-pickle"
@@ -206,21 +180,12 @@ def _looks_like(head: bytes) -> tuple[str, str]:
         if head.lstrip().lower().startswith(magic.lower()):
             return words, hint
     if not head.strip(b"\0"):
-        return (
-            "nothing but zero bytes",
-            "copy or download the file again: this is what an unfinished transfer leaves",
-        )
+        return ("nothing but zero bytes", "copy or download the file again: this is what an unfinished transfer leaves")
     try:
-        text = (
-            head.decode("utf-8")
-            if len(head) < 4096
-            else head[:4000].decode("utf-8", errors="ignore")
-        )
+        text = head.decode("utf-8") if len(head) < 4096 else head[:4000].decode("utf-8", errors="ignore")
     except UnicodeDecodeError:
         return "other binary data", ""
-    printable = sum(
-        character.isprintable() or character.isspace() for character in text
-    )
+    printable = sum(character.isprintable() or character.isspace() for character in text)
     return (
         ("text", "")
         if printable >= 0.95 * len(text) and len(text) > 0.9 * min(len(head), 4000)
@@ -243,11 +208,7 @@ def _near(path: Path) -> str:
 
 def _models_inside(folder: Path) -> str:
     try:
-        names = sorted(
-            entry.name
-            for entry in folder.iterdir()
-            if entry.suffix.lower() in _SUFFIXES
-        )[:3]
+        names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in _SUFFIXES)[:3]
     except OSError:
         return ""
     return (

@@ -49,21 +49,13 @@ def _tensor_problem(tensor: Any) -> str:
 def _typed_items(tensor: Any) -> int:
     return sum(
         len(values)
-        for values in (
-            tensor.float_data,
-            tensor.int32_data,
-            tensor.int64_data,
-            tensor.double_data,
-            tensor.uint64_data,
-        )
+        for values in (tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data)
     )
 
 
 def _graph_problems(graph: Any, outer: frozenset[str]) -> Iterator[str]:
     """Values that are read before they exist or are written twice: ONNX lists nodes in execution order."""
-    known = {info.name for info in graph.input} | {
-        tensor.name for tensor in graph.initializer
-    }
+    known = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
     known |= {sparse.values.name for sparse in graph.sparse_initializer}
     for index, node in enumerate(graph.node):
         where = f"operator {index} ({node.op_type or 'without a kind'})"
@@ -73,10 +65,7 @@ def _graph_problems(graph: Any, outer: frozenset[str]) -> Iterator[str]:
             if name and name not in known and name not in outer:
                 yield f"{where} reads {name!r}, which nothing before it writes"
         for attribute in node.attribute:
-            for inner in [
-                *([attribute.g] if attribute.HasField("g") else []),
-                *attribute.graphs,
-            ]:
+            for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
                 yield from _graph_problems(inner, outer | known)
         for name in node.output:
             if name and name in known:

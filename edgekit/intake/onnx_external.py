@@ -35,10 +35,7 @@ def check_external_data(model: Any, model_path: Path) -> tuple[ExternalData, ...
         location = entries.get("location", "")
         end, count = needed.get(location, (0, 0))
         needed[location] = (max(end, _end(model_path, tensor.name, entries)), count + 1)
-    return tuple(
-        _check_file(model_path, folder, location, *needed[location])
-        for location in sorted(needed)
-    )
+    return tuple(_check_file(model_path, folder, location, *needed[location]) for location in sorted(needed))
 
 
 def all_tensors(model: Any) -> Iterator[Any]:
@@ -66,9 +63,7 @@ def _node_tensors(node: Any) -> Iterator[Any]:
         if attribute.HasField("t"):
             yield attribute.t
         yield from attribute.tensors
-        sparse_tensors = (
-            [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-        )
+        sparse_tensors = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
         for sparse in [*sparse_tensors, *attribute.sparse_tensors]:
             yield sparse.values
             yield sparse.indices
@@ -80,10 +75,7 @@ def _node_tensors(node: Any) -> Iterator[Any]:
 
 def _end(model_path: Path, name: str, entries: dict[str, str]) -> int:
     try:
-        offset, length = (
-            int(entries.get("offset", "0")),
-            int(entries.get("length", "0")),
-        )
+        offset, length = (int(entries.get("offset", "0")), int(entries.get("length", "0")))
     except ValueError:
         offset = length = -1
     if offset < 0 or length < 0:
@@ -94,9 +86,7 @@ def _end(model_path: Path, name: str, entries: dict[str, str]) -> int:
     return offset + length
 
 
-def _check_file(
-    model_path: Path, folder: Path, location: str, end: int, tensors: int
-) -> ExternalData:
+def _check_file(model_path: Path, folder: Path, location: str, end: int, tensors: int) -> ExternalData:
     pure = PurePosixPath(location)
     outside = (
         not location

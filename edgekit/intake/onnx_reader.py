@@ -11,12 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgekit.errors import (
-    EdgekitError,
-    ModelFileError,
-    UnsupportedModelError,
-    UsageError,
-)
+from edgekit.errors import EdgekitError, ModelFileError, UnsupportedModelError, UsageError
 from edgekit.intake import onnx_wire
 from edgekit.intake.formats import require_file
 from edgekit.intake.onnx_check import first_problem
@@ -29,9 +24,7 @@ Dim = int | str
 """One size of a shape: a number, a symbol ("batch"), or "?" for an open size without a name."""
 
 _PROTOBUF_LIMIT = 2**31 - 1
-_AGAIN = (
-    "copy or download the file again and compare its size and sha256 with the original"
-)
+_AGAIN = "copy or download the file again and compare its size and sha256 with the original"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +39,7 @@ class OnnxValue:
     @property
     def is_static(self) -> bool:
         """Whether every size is a number."""
-        return self.shape is not None and all(
-            isinstance(size, int) for size in self.shape
-        )
+        return self.shape is not None and all(isinstance(size, int) for size in self.shape)
 
 
 def read_onnx(path: str | Path, *, external_data: bool = True) -> onnx.ModelProto:
@@ -76,9 +67,7 @@ def read_onnx(path: str | Path, *, external_data: bool = True) -> onnx.ModelProt
         problem = first_problem(model)
     except EdgekitError:
         raise
-    except (
-        Exception
-    ) as error:  # names that are no UTF-8 and the like come up when they are looked at
+    except Exception as error:  # names that are no UTF-8 and the like come up when they are looked at
         raise _corrupt(path, f"{type(error).__name__}: {error}") from error
     if problem:
         raise _corrupt(path, problem)
@@ -88,24 +77,19 @@ def read_onnx(path: str | Path, *, external_data: bool = True) -> onnx.ModelProt
             onnx.load_external_data_for_model(model, str(path.parent))
         except Exception as error:
             raise ModelFileError(
-                f"{path}: its external data cannot be read: {error}",
-                code="external_data_missing",
+                f"{path}: its external data cannot be read: {error}", code="external_data_missing"
             ) from error
     return model
 
 
-def onnx_io(
-    model: onnx.ModelProto,
-) -> tuple[tuple[OnnxValue, ...], tuple[OnnxValue, ...]]:
+def onnx_io(model: onnx.ModelProto) -> tuple[tuple[OnnxValue, ...], tuple[OnnxValue, ...]]:
     """The inputs that a caller has to feed, and the outputs, in the model's order.
 
     Up to IR version 3 every initializer is listed among the inputs too; those have values and are left out.
     """
     stored = {tensor.name for tensor in model.graph.initializer}
     stored.update(tensor.values.name for tensor in model.graph.sparse_initializer)
-    inputs = tuple(
-        _value(info) for info in model.graph.input if info.name not in stored
-    )
+    inputs = tuple(_value(info) for info in model.graph.input if info.name not in stored)
     return inputs, tuple(_value(info) for info in model.graph.output)
 
 
@@ -119,28 +103,17 @@ def require_static_inputs(model: onnx.ModelProto) -> None:
     open_inputs = dynamic_inputs(model)
     if not open_inputs:
         return
-    words = "; ".join(
-        f"{value.name} is {shape_words(value.shape)}" for value in open_inputs
-    )
-    options = " ".join(
-        f"--input-shape {value.name}={_example_shape(value)}" for value in open_inputs
-    )
+    words = "; ".join(f"{value.name} is {shape_words(value.shape)}" for value in open_inputs)
+    options = " ".join(f"--input-shape {value.name}={_example_shape(value)}" for value in open_inputs)
     raise UsageError(
         f"the model leaves the shape of its input open: {words}",
         hint=f"fix it: {options}",
         code="input_shape_open",
-        details={
-            "inputs": {
-                value.name: None if value.shape is None else list(value.shape)
-                for value in open_inputs
-            }
-        },
+        details={"inputs": {value.name: None if value.shape is None else list(value.shape) for value in open_inputs}},
     )
 
 
-def apply_input_shapes(
-    model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]
-) -> onnx.ModelProto:
+def apply_input_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
     """A copy of ``model`` with the inputs in ``shapes`` fixed, and with the shapes behind them inferred again.
 
     A symbol ("batch") that gets a size has it everywhere in the graph. Raises :class:`UsageError` with code ``input_unknown``, or
@@ -176,10 +149,10 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     if model.ByteSize() > _PROTOBUF_LIMIT:
         return model
     try:
-        return onnx.shape_inference.infer_shapes(
-            model, strict_mode=False, data_prop=True
-        )
-    except Exception:  # unknown opset of a foreign domain, contradicting shapes: the caller sees "unknown" where he looks
+        return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
+    except (
+        Exception
+    ):  # unknown opset of a foreign domain, contradicting shapes: the caller sees "unknown" where he looks
         return model
 
 
@@ -195,25 +168,19 @@ def dtype_word(elem_type: int) -> str:
     import onnx
 
     try:
-        word = str(onnx.TensorProto.DataType.Name(elem_type)).lower()  # type: ignore[arg-type]
+        word = str(onnx.TensorProto.DataType.Name(elem_type)).lower()
     except ValueError:
         return "unknown"
-    return {"undefined": "unknown", "float": "float32", "double": "float64"}.get(
-        word, word
-    )
+    return {"undefined": "unknown", "float": "float32", "double": "float64"}.get(word, word)
 
 
-def value_shape(
-    info: onnx.ValueInfoProto, *, smallest: int = 0
-) -> tuple[Dim, ...] | None:
+def value_shape(info: onnx.ValueInfoProto, *, smallest: int = 0) -> tuple[Dim, ...] | None:
     """The shape in a ``ValueInfoProto``, None when it has none. Sizes below ``smallest`` count as open."""
     tensor = info.type.tensor_type
     if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
         return None
     return tuple(
-        int(dim.dim_value)
-        if dim.HasField("dim_value") and dim.dim_value >= smallest
-        else str(dim.dim_param) or "?"
+        int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value >= smallest else str(dim.dim_param) or "?"
         for dim in tensor.shape.dim
     )
 
@@ -222,11 +189,7 @@ def _value(info: Any) -> OnnxValue:
     kind = info.type.WhichOneof("value")
     if kind == "tensor_type":
         # Exporters write 0 or -1 for an open size of an input; 0 is a real size only inside of a graph.
-        return OnnxValue(
-            info.name,
-            value_shape(info, smallest=1),
-            dtype_word(info.type.tensor_type.elem_type),
-        )
+        return OnnxValue(info.name, value_shape(info, smallest=1), dtype_word(info.type.tensor_type.elem_type))
     return OnnxValue(info.name, None, (kind or "unknown").replace("_type", ""))
 
 
@@ -236,11 +199,7 @@ def _parse(path: Path, data: bytes) -> onnx.ModelProto:
 
     details = {"size_bytes": len(data), "first_bytes": data[:16].hex()}
     if not onnx_wire.looks_like_onnx(data[:4096]):
-        what = (
-            "is empty"
-            if not data
-            else f"is no ONNX model: {len(data):,} bytes that begin with {data[:16]!r}"
-        )
+        what = "is empty" if not data else f"is no ONNX model: {len(data):,} bytes that begin with {data[:16]!r}"
         raise ModelFileError(
             f"{path}: {what}",
             hint="check the path, and that its download is complete",
@@ -265,9 +224,7 @@ def _parse(path: Path, data: bytes) -> onnx.ModelProto:
 
 def _check_content(path: Path, model: onnx.ModelProto, data: bytes) -> None:
     if not model.HasField("graph") or not model.graph.node:
-        what = (
-            "no graph" if not model.HasField("graph") else "a graph without operators"
-        )
+        what = "no graph" if not model.HasField("graph") else "a graph without operators"
         raise ModelFileError(
             f"{path}: no ONNX model, or one that is cut short: it holds {what} ({len(data):,} bytes)",
             hint=_AGAIN,
@@ -291,11 +248,7 @@ def _check_versions(path: Path, model: onnx.ModelProto) -> None:
 
     checks = [("IR version", model.ir_version, int(onnx.IR_VERSION))]
     newest = int(onnx.defs.onnx_opset_version())
-    checks += [
-        ("opset", item.version, newest)
-        for item in model.opset_import
-        if item.domain in ("", "ai.onnx")
-    ]
+    checks += [("opset", item.version, newest) for item in model.opset_import if item.domain in ("", "ai.onnx")]
     for what, found, supported in checks:
         if found > supported:
             raise UnsupportedModelError(
@@ -307,25 +260,16 @@ def _check_versions(path: Path, model: onnx.ModelProto) -> None:
 
 
 def _corrupt(path: Path, why: str) -> ModelFileError:
-    return ModelFileError(
-        f"{path}: damaged ONNX model: {why}", hint=_AGAIN, code="model_corrupt"
-    )
+    return ModelFileError(f"{path}: damaged ONNX model: {why}", hint=_AGAIN, code="model_corrupt")
 
 
 def _unknown_input(name: str, known: list[str]) -> UsageError:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]}?" if close else f"its inputs: {', '.join(known)}"
-    return UsageError(
-        f"the model has no input {name!r}",
-        hint=hint,
-        code="input_unknown",
-        details={"inputs": known},
-    )
+    return UsageError(f"the model has no input {name!r}", hint=hint, code="input_unknown", details={"inputs": known})
 
 
-def _check_shape(
-    value: OnnxValue, shape: Sequence[int], symbols: dict[str, int]
-) -> None:
+def _check_shape(value: OnnxValue, shape: Sequence[int], symbols: dict[str, int]) -> None:
     """Whether ``shape`` fits what the model says of this input; notes the size that each symbol gets in ``symbols``."""
     typed = "x".join(str(size) for size in shape)
     where = f"input {value.name}, {shape_words(value.shape)} in the model, cannot be {typed}"
@@ -334,10 +278,7 @@ def _check_shape(
         hint = f"for example --input-shape {value.name}={_example_shape(value)}"
         return UsageError(f"{where}: {why}", hint=hint, code="input_shape_invalid")
 
-    if any(
-        isinstance(size, bool) or not isinstance(size, int) or size < 1
-        for size in shape
-    ):
+    if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in shape):
         raise refuse("each size is a whole number above 0")
     if value.shape is None:
         return
@@ -346,11 +287,7 @@ def _check_shape(
     for axis, (size, wanted) in enumerate(zip(value.shape, shape, strict=True)):
         if isinstance(size, int) and size != wanted:
             raise refuse(f"axis {axis} is {size}, not {wanted}")
-        if (
-            isinstance(size, str)
-            and size != "?"
-            and symbols.setdefault(size, wanted) != wanted
-        ):
+        if isinstance(size, str) and size != "?" and symbols.setdefault(size, wanted) != wanted:
             raise refuse(f"{size!r} is {symbols[size]} elsewhere, not {wanted}")
 
 
@@ -361,9 +298,7 @@ def _set_shape(info: Any, shape: Sequence[int]) -> None:
         target.dim.add().dim_value = size
 
 
-def _bind_symbols(
-    values: Sequence[Any], symbols: Mapping[str, int], *, clear_open: bool = False
-) -> None:
+def _bind_symbols(values: Sequence[Any], symbols: Mapping[str, int], *, clear_open: bool = False) -> None:
     """Gives symbols their sizes; ``clear_open`` makes other open sizes nameless, so that inference may fill them (it keeps a -1)."""
     for info in values:
         if not info.type.HasField("tensor_type"):

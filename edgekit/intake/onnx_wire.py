@@ -39,20 +39,15 @@ class Field:
 
 def looks_like_onnx(head: bytes) -> bool:
     """Whether the first bytes of a file can be those of an ONNX model: two known fields, or one large graph that comes first."""
-    seen = 0
-    for field in fields(head):
+    for index, field in enumerate(fields(head)):
         if _MODEL_FIELDS.get(field.number) != field.wire_type:
             return False
         if field.number == 1 and not 0 < _varint(head, field.start)[0] < 1000:
             return False
-        seen += 1
-        if seen >= 2:
+        if index >= 1:
             return True
         if field.number == GRAPH and field.start + field.size_bytes > len(head):
-            return head[field.start : field.start + 1] in (
-                b"\n",
-                b"\x12",
-            )  # a graph begins with its nodes or its name
+            return head[field.start : field.start + 1] in (b"\n", b"\x12")  # a graph begins with its nodes or its name
     return False
 
 
