@@ -18,4 +18,4 @@ def __getattr__(name: str) -> Any:
         from edgekit.runtime.model import Model
 
         return Model
-    raise AttributeError("module 'edgekit.runtime' has no attribute {!r}".format(name))
+    raise AttributeError(f"module 'edgekit.runtime' has no attribute {name!r}")

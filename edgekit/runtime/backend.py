@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Typ
 import numpy as np
 
 from edgekit.errors import DataError, ModelFileError, UsageError
+from edgekit.runtime.flatbuffer import check_model, check_model_file
 
 ModelSource = Union[str, "os.PathLike[str]", bytes]
 """A ``.tflite`` file by path, or its bytes."""
@@ -90,14 +91,16 @@ def open_backend(
     (the resolver stays the ordinary one). ``delegate=False`` opens without the delegates that are on by default (XNNPACK).
 
     Raises :class:`UsageError` (code ``interpreter_missing``) when no interpreter can be imported, and :class:`ModelFileError`
-    when the file is missing, is no model, or needs an operator that this interpreter does not have; ``details`` then hold the
-    interpreter's own words.
+    when the file is missing, is truncated or no model, or needs an operator that this interpreter does not have; ``details`` then
+    hold the interpreter's own words.
     """
     if threads < 0:
         raise UsageError(f"threads must be 0 (all cores) or more, not {threads}")
     if not isinstance(model, bytes):
         _refuse_what_is_no_file(os.fspath(model))
     name, version, module = _import_backend(backend)
+    if name == "tflite_runtime":
+        _check(model)  # it does not verify, and a truncated file would end the process
     options: Dict[str, Any] = {"num_threads": threads or cpu_cores()}
     if isinstance(model, bytes):
         options["model_content"] = model
@@ -115,6 +118,8 @@ def open_backend(
             interpreter = module.Interpreter(**options)
             interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
+        if name != "tflite_runtime":
+            _check(model)  # says what is wrong with the file, where it is the file
         raise _not_loadable(what, name, version, error) from error
     return Backend(interpreter, name=name, version=version)
 
@@ -123,8 +128,8 @@ class Backend:
     """One interpreter with one model, addressed by position. Owned by one thread; only copies leave it.
 
     ``inputs`` and ``outputs`` are the model's tensors in the interpreter's order; ``signatures`` maps a signature's key to two
-    maps from name to position (inputs, outputs). ``threads`` of one Backend must not be shared: one interpreter called from
-    several threads at once fails or returns garbage.
+    maps from name to position (inputs, outputs). Nothing here guards against a second thread, and one interpreter that is called
+    from two at once fails or returns garbage: :class:`edgekit.runtime.Model` has the guard.
     """
 
     def __init__(self, interpreter: Any, *, name: str, version: str) -> None:
@@ -215,6 +220,21 @@ class Backend:
         return self._interpreter
 
 
+def _check(model: ModelSource) -> None:
+    """Refuses a file that is no complete model, naming the file."""
+    try:
+        if isinstance(model, bytes):
+            check_model(model)
+        else:
+            check_model_file(model)
+    except ModelFileError as error:
+        if isinstance(model, bytes):
+            raise
+        raise ModelFileError(
+            f"{os.fspath(model)}: {error.message}", hint=error.hint, code=error.code, details=error.details
+        ) from error
+
+
 def _import_backend(wanted: Optional[str]) -> Tuple[str, str, Any]:
     """Name, version and module of the interpreter package to use."""
     if wanted is not None and wanted not in BACKENDS:
@@ -241,9 +261,7 @@ def _import_backend(wanted: Optional[str]) -> Tuple[str, str, Any]:
 def _interpreter_module(name: str) -> Any:
     """The module of package ``name`` that has the class ``Interpreter``."""
     if name == "tensorflow":
-        module = importlib.import_module(
-            name
-        ).lite  # an attribute, not the package tensorflow.lite, which is another thing
+        module = importlib.import_module(name).lite  # the attribute; the package tensorflow.lite is another thing
     else:
         module = importlib.import_module(f"{name}.interpreter")
     if not hasattr(module, "Interpreter"):

@@ -1,0 +1,275 @@
+"""A model in an app: float in, float out, by name.
+
+::
+
+    from edgekit.runtime import Model
+
+    with Model.open("mobilenet.bundle", threads=4) as model:
+        scores = model(picture)            # one input, one output: arrays
+        result = model({"image": picture, "state": state})["scores"]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple, Type
+
+import numpy as np
+
+from edgekit.errors import DataError, ModelFileError, UsageError
+from edgekit.runtime.backend import Backend, Delegation, ModelSource, cpu_cores, open_backend
+from edgekit.runtime.naming import BundleFiles, describe, read_bundle
+from edgekit.runtime.tensors import dequantize, quantize
+from edgekit.values import IoSpec, Preprocessing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    """What runs: the interpreter, its threads, what the delegate took, and the sha256 of the model's bytes.
+
+    ``float_io`` is True when no input and no output is quantised, so that nothing is converted on the way.
+    """
+
+    backend: str
+    backend_version: str
+    threads: int
+    delegation: Delegation
+    sha256: str
+    size_bytes: int
+    float_io: bool
+
+
+class Model:
+    """A model that is loaded and ready. Made by :meth:`open`.
+
+    ``inputs`` and ``outputs`` describe it (:class:`edgekit.values.IoSpec`, in the interpreter's order), ``info`` says what runs it,
+    ``preprocessing`` how a picture becomes its input (None unless the model came in a bundle that says so).
+
+    One thread at a time: a call while another thread's call is running raises :class:`UsageError` (code ``model_in_use``). For
+    several threads open the model once in each; the file's pages are shared.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        inputs: Tuple[IoSpec, ...],
+        outputs: Tuple[IoSpec, ...],
+        info: ModelInfo,
+        preprocessing: Optional[Preprocessing] = None,
+    ) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        self.info = info
+        self.preprocessing = preprocessing
+        self._backend = backend
+        self._running = threading.Lock()
+        self._input_names = [spec.name for spec in inputs]
+        self._batched = [spec.shape[:1] == (1,) for spec in inputs]
+
+    @classmethod
+    def open(cls, path: ModelSource, *, threads: int = 0, backend: Optional[str] = None) -> Model:
+        """A model from a bundle folder, a ``.tflite`` file, or the bytes of one.
+
+        ``threads`` 0 means all cores that this process may use; ``backend`` asks for one interpreter package by name. Raises
+        :class:`ModelFileError` when there is no model, when a bundle's file is not the one of its manifest (code ``bundle_damaged``)
+        or was rejected by a gate (code ``model_rejected``), and :class:`UsageError` when no interpreter is installed.
+        """
+        bundle: Optional[BundleFiles] = None
+        if not isinstance(path, bytes) and os.path.isdir(path):
+            bundle = read_bundle(Path(path))
+            path = bundle.model
+        opened = open_backend(path, threads=threads, backend=backend)
+        sha256, size_bytes = _fingerprint(path)
+        if bundle is not None and sha256 != bundle.sha256:
+            raise ModelFileError(
+                f"{bundle.model} has sha256 {sha256[:12]}..., its manifest says {bundle.sha256[:12]}...",
+                code="bundle_damaged",
+                hint="copy the bundle again, or convert the model again",
+            )
+        inputs, outputs = describe(opened, bundle)
+        info = ModelInfo(
+            backend=opened.name,
+            backend_version=opened.version,
+            threads=threads or cpu_cores(),
+            delegation=opened.delegation(),
+            sha256=sha256,
+            size_bytes=size_bytes,
+            float_io=all(spec.quant is None for spec in inputs + outputs),
+        )
+        return cls(
+            opened,
+            inputs=inputs,
+            outputs=outputs,
+            info=info,
+            preprocessing=bundle.preprocessing if bundle is not None else None,
+        )
+
+    def __call__(self, x: Any, *, raw: bool = False) -> Any:
+        """Runs the model once.
+
+        ``x`` is the array for the only input, or a dict of arrays by input name; each in the shape of ``inputs`` (the layout as
+        delivered, channels last for pictures), where a leading axis of 1 may be left out. Real-valued inputs take floats, whatever
+        the tensor's type is: quantising happens here. Integer inputs (indices, bytes) take integers. With ``raw=True`` every array
+        is passed in the tensor's own dtype and comes back so.
+
+        Returns float32 (integers as they are for outputs that are no real numbers): one array for one output, else a dict by
+        output name. The leading axis is left out where the inputs left it out. The arrays are the caller's own: the next call
+        does not touch them.
+
+        Raises :class:`DataError` for a wrong name, shape or type, for NaN in a quantised input, and for input that an operator
+        refuses; :class:`UsageError` when the model is closed or another thread is running it.
+        """
+        if not self._running.acquire(blocking=False):
+            raise UsageError(
+                "this model is running in another thread",
+                code="model_in_use",
+                hint="open the model once in every thread that uses it",
+            )
+        try:
+            without_batch = self._fill(x, raw=raw)
+            self._backend.invoke()
+            results = [self._result(position, raw, without_batch) for position in range(len(self.outputs))]
+        finally:
+            self._running.release()
+        if len(results) == 1:
+            return results[0]
+        return {spec.name: result for spec, result in zip(self.outputs, results)}
+
+    def close(self) -> None:
+        """Frees the interpreter; calling it twice is harmless. Raises :class:`UsageError` while another thread is running it."""
+        if not self._running.acquire(blocking=False):
+            raise UsageError("this model is running in another thread and cannot be closed", code="model_in_use")
+        try:
+            self._backend.close()
+        finally:
+            self._running.release()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    def _fill(self, x: Any, *, raw: bool) -> bool:
+        """Sets all inputs; says whether they came without their leading axis."""
+        arrays = self._by_position(x)
+        left_out: List[bool] = []
+        for position, (spec, array) in enumerate(zip(self.inputs, arrays)):
+            array = np.asarray(array)
+            if array.shape != spec.shape:
+                array = _with_leading_axis(array, spec)
+                left_out.append(True)
+            elif self._batched[position]:
+                left_out.append(False)
+            self._backend.set_input(position, _as_raw(array, spec) if raw else _as_tensor(array, spec))
+        return bool(left_out) and all(left_out)
+
+    def _by_position(self, x: Any) -> Sequence[Any]:
+        """The arrays in the order of the inputs."""
+        names = self._input_names
+        if not isinstance(x, Mapping):
+            if len(names) == 1:
+                return [x]
+            raise DataError(
+                f"this model has {len(names)} inputs, one array was given",
+                hint=f"pass a dict with the names {_quoted(names)}",
+            )
+        if x.keys() != set(names):
+            missing = [name for name in names if name not in x]
+            unknown = [str(name) for name in x if name not in names]
+            said = [f"missing: {_quoted(missing)}"] * bool(missing) + [f"unknown: {_quoted(unknown)}"] * bool(unknown)
+            raise DataError(
+                f"the inputs do not fit the model ({'; '.join(said)})",
+                hint=f"its inputs are {_quoted(names)}",
+                details={"inputs": names, "missing": missing, "unknown": unknown},
+            )
+        return [x[name] for name in names]
+
+    def _result(self, position: int, raw: bool, without_batch: bool) -> NDArray[Any]:
+        array: NDArray[Any] = self._backend.get_output(position)
+        quant = self.outputs[position].quant
+        if quant is not None and not raw:
+            array = dequantize(array, scale=quant.scale, zero_point=quant.zero_point)
+        return array[0] if without_batch and array.shape[:1] == (1,) else array
+
+
+def _fingerprint(model: ModelSource) -> Tuple[str, int]:
+    """sha256 and size in bytes."""
+    if isinstance(model, bytes):
+        return hashlib.sha256(model).hexdigest(), len(model)
+    digest = hashlib.sha256()
+    size_bytes = 0
+    with open(model, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+            size_bytes += len(block)
+    return digest.hexdigest(), size_bytes
+
+
+def _with_leading_axis(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
+    """``array`` with the leading 1 that it was given without; :class:`DataError` when that is not what is wrong with it."""
+    if spec.shape[:1] == (1,) and array.shape == spec.shape[1:]:
+        return array[np.newaxis]
+    hint = ""
+    if spec.permutation is not None and array.shape in (spec.source_shape, spec.source_shape[1:]):
+        hint = f"this is the layout of the source model: transpose it by {spec.permutation}"
+    raise DataError(
+        f"input {spec.name!r} has shape {list(spec.shape)}, the array has {list(array.shape)}",
+        hint=hint,
+        details={"input": spec.name, "shape": list(spec.shape), "given": list(array.shape)},
+    )
+
+
+def _as_raw(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
+    if array.dtype.name != spec.dtype:
+        raise DataError(f"raw input {spec.name!r} is {spec.dtype}, the array is {array.dtype.name}")
+    return array
+
+
+def _as_tensor(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
+    """``array`` in the dtype of the tensor, converted as its meaning asks; :class:`DataError` when it has another meaning."""
+    real = spec.quant is not None or spec.dtype in ("float32", "float16", "float64")
+    kind = array.dtype.kind
+    if real and kind != "f":
+        raise DataError(
+            f"input {spec.name!r} takes real numbers, the array is {array.dtype.name}",
+            hint="pass floats as the network was trained on them"
+            + (f", or raw=True for {spec.dtype} as it is" if spec.quant is not None else ""),
+        )
+    if spec.quant is not None:
+        try:
+            return quantize(array, scale=spec.quant.scale, zero_point=spec.quant.zero_point, dtype=spec.dtype)
+        except DataError as error:
+            raise DataError(f"input {spec.name!r}: {error.message}", hint=error.hint) from error
+    if array.dtype.name == spec.dtype:
+        return array
+    if real:
+        return array.astype(spec.dtype)
+    return _as_integers(array, spec)
+
+
+def _as_integers(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
+    """Integers of another width, when every value fits."""
+    if array.dtype.kind not in "iu" or np.dtype(spec.dtype).kind not in "iu":
+        raise DataError(f"input {spec.name!r} takes {spec.dtype}, the array is {array.dtype.name}")
+    limits = np.iinfo(spec.dtype)
+    if array.size and (int(array.min()) < limits.min or int(array.max()) > limits.max):
+        raise DataError(
+            f"input {spec.name!r} takes {spec.dtype}, the array has values from {array.min()} to {array.max()}"
+        )
+    return array.astype(spec.dtype)
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
