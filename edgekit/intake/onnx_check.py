@@ -26,6 +26,16 @@ def first_problem(model: Any) -> str:
     return next(_graph_problems(model.graph, frozenset()), "")
 
 
+def stored_bytes(tensor: Any) -> int:
+    """The size of a tensor's values: elements times bits, in whole bytes; the characters of strings."""
+    if tensor.data_type == _STRING:
+        return sum(len(item) for item in tensor.string_data)
+    count = 1
+    for size in tensor.dims:
+        count *= size
+    return (count * _BITS.get(tensor.data_type, 0) + 7) // 8
+
+
 def _tensor_problem(tensor: Any) -> str:
     if any(size < 0 for size in tensor.dims):
         return f"tensor {tensor.name!r} has the impossible shape {list(tensor.dims)}"

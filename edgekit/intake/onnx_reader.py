@@ -136,7 +136,9 @@ def apply_input_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int
     _bind_symbols(fixed.graph.input, symbols)
     _bind_symbols(fixed.graph.output, symbols, clear_open=True)
     del fixed.graph.value_info[:]  # stale: inferred for the open shape
-    return infer_shapes(fixed)
+    fixed = infer_shapes(fixed)
+    _fill_outputs(fixed)
+    return fixed
 
 
 def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -150,10 +152,8 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     try:
         return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
-    except (
-        Exception
-    ):  # unknown opset of a foreign domain, contradicting shapes: the caller sees "unknown" where he looks
-        return model
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
+        return model  # contradicting shapes, an operator of a foreign domain: the caller sees "unknown" where he looks
 
 
 def shape_words(shape: Sequence[Dim] | None) -> str:
@@ -308,6 +308,19 @@ def _bind_symbols(values: Sequence[Any], symbols: Mapping[str, int], *, clear_op
                 dim.dim_value = symbols[dim.dim_param]  # a oneof: clears dim_param
             elif clear_open and dim.dim_value <= 0:
                 dim.Clear()
+
+
+def _fill_outputs(model: onnx.ModelProto) -> None:
+    """Sizes of outputs that plain inference leaves open because they are computed in the graph."""
+    from edgekit.intake.onnx_shapes import UNKNOWN, value_infos
+
+    if all(value.is_static for value in onnx_io(model)[1]):
+        return
+    infos = value_infos(model)
+    for info in model.graph.output:
+        shape = infos.get(info.name, UNKNOWN).static_shape
+        if shape is not None and info.type.HasField("tensor_type"):
+            _set_shape(info, shape)
 
 
 def _example_shape(value: OnnxValue) -> str:

@@ -38,7 +38,7 @@ class Quant:
 class Tensor:
     """One tensor. ``shape`` is that in the file; ``shape_signature`` has -1 where the size is open (None: nothing is).
 
-    ``size_bytes`` is the size of the data (of the stored data for constants), or None where the shape or type leaves it open.
+    ``size_bytes`` is the size of the data in that shape (of the stored data for constants), or None where the type has no fixed size.
     """
 
     index: int
@@ -50,6 +50,11 @@ class Tensor:
     size_bytes: int | None
     is_variable: bool = False
     shape_signature: tuple[int, ...] | None = None
+
+    @property
+    def has_open_size(self) -> bool:
+        """Whether the file leaves a size open; ``shape`` then has a placeholder (mostly 1) there."""
+        return self.shape_signature is not None and any(size < 0 for size in self.shape_signature)
 
     @property
     def is_float(self) -> bool:
@@ -221,8 +226,7 @@ def _quant(item: Any) -> Quant | None:
 
 def _size_bytes(item: Any, shape: tuple[int, ...]) -> int | None:
     bits = item_bits(item.type)
-    signature = () if item.shapeSignature is None else _ints(item.shapeSignature)
-    if not bits or min((*shape, *signature), default=0) < 0:
+    if not bits or min(shape, default=0) < 0:
         return None
     return (_count(shape) * bits + 7) // 8
 
