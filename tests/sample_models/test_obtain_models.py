@@ -254,6 +254,7 @@ def test_the_catalogue_is_complete() -> None:
     for model in obtain.MODELS:
         for digest in (model.sha256, *(wheel.sha256 for wheel in model.wheels)):
             assert re.fullmatch("[0-9a-f]{64}", digest)
+        assert f"{model.sha256}  {model.file_name}" in SCRIPT.with_name("README.md").read_text()
         assert model.licence and model.what and model.size_bytes > 0
 
 
