@@ -231,3 +231,18 @@ def test_shipped_files_are_small() -> None:
     }
     assert max(sizes.values()) < 1_000_000
     assert sum(sizes.values()) < 4_500_000
+
+
+@pytest.mark.parametrize("fault", ["off by 2e-4", "not a number", "other shape"])
+def test_a_form_that_disagrees_is_refused(fault: str) -> None:
+    import forms
+
+    expected = np.zeros((4, 10), np.float32)
+    assert forms.check("net", expected + np.float32(5e-5), expected) < 1e-4
+    found = expected.copy()
+    if fault == "other shape":
+        found = found[:3]
+    else:
+        found[2, 7] = 2e-4 if fault == "off by 2e-4" else np.nan
+    with pytest.raises(forms.DisagreementError, match=r"^net: .*not written$"):
+        forms.check("net", found, expected)
