@@ -45,7 +45,8 @@ class IoSpec:
     """One input or output of a model, as its author knows it and as it is delivered.
 
     ``permutation`` (if any) leads from the source's axes to the delivered ones: ``delivered = source.transpose(permutation)``.
-    ``quant`` is None where the delivered tensor is not quantised. ``meaning`` is a word for the reader: "image", "logits", "".
+    ``layout`` says how the source's axes lie where that is known ("nchw", "nhwc", "" otherwise). ``quant`` is None where the delivered
+    tensor is not quantised. ``meaning`` is a word for the reader: "image", "logits", "".
     """
 
     name: str
@@ -55,6 +56,7 @@ class IoSpec:
     shape: Tuple[int, ...]
     dtype: str
     permutation: Optional[Tuple[int, ...]] = None
+    layout: str = ""
     quant: Optional[QuantParams] = None
     meaning: str = ""
 
@@ -71,6 +73,7 @@ class IoSpec:
             shape=tuple(data["shape"]),
             dtype=data["dtype"],
             permutation=None if permutation is None else tuple(permutation),
+            layout=data.get("layout", ""),
             quant=None if quant is None else QuantParams(float(quant["scale"]), int(quant["zero_point"])),
             meaning=data.get("meaning", ""),
         )

@@ -95,8 +95,8 @@ def kind_named(name: str) -> FrontendKind:
     """The kind of that name. Raises UsageError with the known names."""
     if name not in KINDS:
         raise UsageError(
-            f"there is no front end named {name!r}{did_you_mean(name, list(KINDS))}",
-            hint=f"known front ends: {', '.join(KINDS)}",
+            f"there is no front end named {name!r}",
+            hint=f"{did_you_mean(name, KINDS)} known front ends: {', '.join(KINDS)}".strip(),
             code="frontend_unknown",
         )
     return KINDS[name]

@@ -1,0 +1,50 @@
+"""The golden pairs: a few real inputs with the outputs that float and int8 gave for them here, for the health check on the board.
+
+``golden.npz`` holds ``input/NAME``, ``float/NAME`` and ``int8/NAME``, first axis the pairs. Inputs and float outputs are real numbers
+in the delivered layout; int8 outputs are the integers as the interpreter gave them.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgekit.calibrate.sources import Sample
+from edgekit.intake.layout import permuted
+from edgekit.runtime.backend import open_backend
+from edgekit.values import FloatModel
+from edgekit.verify.accuracy import run
+
+PAIRS = 4
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def golden_pairs(model: FloatModel, int8_path: Path, samples: Iterable[Sample]) -> dict[str, NDArray[Any]]:
+    """The arrays of ``golden.npz`` for ``samples``."""
+    columns: dict[str, list[NDArray[Any]]] = {}
+    with open_backend(model.path) as float_backend, open_backend(int8_path) as int8_backend:
+        for sample in samples:
+            inputs = [permuted(sample[spec.name], spec.permutation) for spec in model.inputs]
+            floats = run(float_backend, inputs)
+            run(int8_backend, inputs)
+            for spec, value in zip(model.inputs, inputs, strict=True):
+                columns.setdefault(f"input/{spec.name}", []).append(value)
+            for position, spec in enumerate(model.outputs):
+                columns.setdefault(f"float/{spec.name}", []).append(floats[position])
+                columns.setdefault(f"int8/{spec.name}", []).append(int8_backend.get_output(position))
+    return {name: np.stack(values) for name, values in columns.items()}
+
+
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """A ``.npz`` whose bytes depend on the arrays alone; numpy's own writer puts the time of day into it."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(arrays):
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.ascontiguousarray(arrays[name]), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _ZIP_EPOCH), buffer.getvalue(), zipfile.ZIP_DEFLATED)

@@ -1,0 +1,127 @@
+"""The manifest: what a bundle says of itself. No clock time and no absolute path, so equal conversions give equal manifests."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import edgekit
+from edgekit.calibrate.ranges import Ranges
+from edgekit.quantize.audit import Audit
+from edgekit.quantize.recipe import Recipe
+from edgekit.runtime.backend import open_backend
+from edgekit.values import SCHEMA, FloatModel, GateResult, IoSpec, Preprocessing, QuantParams, to_json
+from edgekit.verify.accuracy import Evaluation
+from edgekit.verify.parity import Parity
+
+MODEL, REJECTED, FLOAT = "model.tflite", "rejected.tflite", "float.tflite"
+PACKAGES = ("ai-edge-litert", "litert-quantizer", "numpy", "onnx", "onnxruntime", "pillow")
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibrationRecord:
+    """Where the ranges came from: ``digest`` is the sha256 over all calibration inputs in order."""
+
+    source: str
+    count: int
+    digest: str
+    split_seed: int | None
+    indices: Sequence[int] | None
+    """Which samples of the source, where it served evaluation too; None where all did."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """Everything that the stages found out, for the manifest."""
+
+    model: FloatModel
+    recipe: Recipe
+    preprocessing: Preprocessing | None
+    calibration: CalibrationRecord
+    ranges: Ranges
+    audit: Audit
+    parity: Parity
+    evaluation: Evaluation
+    gates: tuple[GateResult, ...]
+    passed: bool
+    route_notes: tuple[str, ...]
+
+
+def delivered_io(model: FloatModel, int8_path: Path) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
+    """The model's inputs and outputs with the dtypes, scales and zero points that the int8 file really has."""
+    with open_backend(int8_path) as backend:
+        return (
+            tuple(_delivered(spec, detail) for spec, detail in zip(model.inputs, backend.inputs, strict=True)),
+            tuple(_delivered(spec, detail) for spec, detail in zip(model.outputs, backend.outputs, strict=True)),
+        )
+
+
+def _delivered(spec: IoSpec, detail: Any) -> IoSpec:
+    quant = QuantParams(detail.scale, detail.zero_point) if detail.is_quantized else None
+    return dataclasses.replace(spec, tensor=detail.name, shape=tuple(detail.shape), dtype=detail.dtype, quant=quant)
+
+
+def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec], Sequence[IoSpec]]) -> dict[str, Any]:
+    """The manifest as JSON types; ``folder`` holds the files that it lists."""
+    source = findings.model.source
+    return {
+        "schema": SCHEMA,
+        "edgekit": edgekit.__version__,
+        "model": {"name": name, "format": source.format, "sha256": source.sha256, "size_bytes": source.size_bytes},
+        "files": {path.name: file_entry(path) for path in sorted(folder.iterdir())},
+        "inputs": to_json(io[0]),
+        "outputs": to_json(io[1]),
+        "preprocessing": to_json(findings.preprocessing),
+        "recipe": to_json(findings.recipe),
+        "calibration": _calibration(findings),
+        "frontend": {
+            "name": findings.model.frontend,
+            "version": findings.model.versions.get("onnx2tf", ""),
+            "route_notes": list(findings.route_notes),
+        },
+        "versions": _versions(findings.model),
+        "verification": _verification(findings),
+    }
+
+
+def _calibration(findings: Findings) -> dict[str, Any]:
+    record = findings.calibration
+    ranges = {name: {"min": low, "max": high} for name, (low, high) in sorted(findings.ranges.by_tensor.items())}
+    return {**to_json(record), "ranges": ranges, "ignored_padding": dict(findings.ranges.ignored)}
+
+
+def _verification(findings: Findings) -> dict[str, Any]:
+    return {
+        "parity": to_json(findings.parity),
+        "int8": to_json(findings.evaluation.int8),
+        "accuracy": to_json(findings.evaluation.accuracy),
+        "audit": to_json(findings.audit),
+        "gates": to_json(findings.gates),
+        "passed": findings.passed,
+    }
+
+
+def _versions(model: FloatModel) -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {**versions, **{f"frontend {name}": version for name, version in model.versions.items()}}
+
+
+def file_entry(path: Path) -> dict[str, Any]:
+    """sha256 and size of a file of the bundle."""
+    return {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "size_bytes": path.stat().st_size}
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """``document`` as readable JSON with a final newline."""
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Calibrate: representative data become the value range of every tensor."""

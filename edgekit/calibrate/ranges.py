@@ -1,0 +1,116 @@
+"""The range of every tensor over the calibration data: true minimum and maximum, streamed.
+
+A moving average of each sample's extremes, as converters use it, depends on the order of the samples and clips the rare ones. A
+padding constant such as the lowest float in front of a max-pool is no value: taken for one it makes the scale so wide that every
+real value becomes zero, so values beyond :data:`NOT_A_VALUE` are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgekit.calibrate.sources import Sample
+from edgekit.errors import DataError
+from edgekit.intake import tflite
+from edgekit.intake.layout import permuted
+from edgekit.runtime.backend import Backend, open_backend
+from edgekit.values import FloatModel
+
+NOT_A_VALUE = 1e30
+"""Magnitudes from here on are padding constants (-FLT_MAX is 3.4e38); activations of a working float network stay far below."""
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Lowest and highest value of each tensor by name, over ``count`` samples; ``ignored`` counts the values left out as padding."""
+
+    by_tensor: Mapping[str, tuple[float, float]]
+    count: int
+    ignored: Mapping[str, int]
+
+
+def observe(
+    model: FloatModel,
+    samples: Iterable[Sample],
+    *,
+    threads: int = 0,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Ranges:
+    """Run the float model over ``samples`` and keep the extremes of every float tensor that is computed.
+
+    Memory does not grow with the number of samples. Raises DataError for a sample that makes a tensor NaN or infinite (the
+    sample is named), and where no sample came.
+    """
+    graph = tflite.graph(tflite.read(model.path))
+    constants = {tensor.index for tensor in graph.tensors if tensor.is_constant}
+    with open_backend(model.path, threads=threads, preserve_all_tensors=True) as backend:
+        observer = _Observer(backend, constants)
+        count = 0
+        for sample in samples:
+            for position, spec in enumerate(model.inputs):
+                backend.set_input(position, permuted(sample[spec.name], spec.permutation))
+            backend.invoke()
+            observer.look(count)
+            count += 1
+            progress(count)
+    if not count:
+        raise DataError("there is no sample to calibrate with")
+    return Ranges(observer.ranges(), count, observer.ignored)
+
+
+class _Observer:
+    def __init__(self, backend: Backend, constants: Collection[int]) -> None:
+        self._backend = backend
+        self._tensors = [d for d in backend.tensor_details() if d.dtype == "float32" and d.index not in constants]
+        self._low: dict[int, float] = {}
+        self._high: dict[int, float] = {}
+        self.ignored: dict[str, int] = {}
+
+    def look(self, sample: int) -> None:
+        for detail in list(self._tensors):
+            try:
+                values = self._backend.read_tensor(detail.index)
+            except DataError:  # a scratch tensor of a delegate: nothing to read now, nothing later
+                self._tensors.remove(detail)
+                continue
+            if values.size:
+                self._widen(detail.index, detail.name, values, sample)
+
+    def _widen(self, index: int, name: str, values: NDArray[Any], sample: int) -> None:
+        low, high = float(values.min()), float(values.max())
+        if not (abs(low) < NOT_A_VALUE and abs(high) < NOT_A_VALUE):  # NaN fails both
+            if np.isnan(values).any():
+                raise DataError(
+                    f"calibration sample {sample} makes tensor {name!r} not a number",
+                    hint="look at that sample: values outside of what the network was trained on, or a division by zero",
+                    code="data_not_finite",
+                )
+            kept = values[np.abs(values) < NOT_A_VALUE]
+            self.ignored[name] = self.ignored.get(name, 0) + int(values.size - kept.size)
+            if not kept.size:
+                return
+            low, high = float(kept.min()), float(kept.max())
+        self._low[index] = min(low, self._low.get(index, low))
+        self._high[index] = max(high, self._high.get(index, high))
+
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        names = {detail.index: detail.name for detail in self._tensors}
+        return {names[index]: (low, self._high[index]) for index, low in self._low.items() if index in names}
+
+
+def refuse_constant_input(model: FloatModel, ranges: Ranges) -> None:
+    """Raises DataError when an input never varied: nothing can be learned from such data."""
+    tensors = {spec.tensor: spec.name for spec in model.inputs}
+    for tensor, (low, high) in ranges.by_tensor.items():
+        if tensor in tensors and low == high:
+            raise DataError(
+                f"all {ranges.count} calibration samples hold the same single value, {low:g}, for input {tensors[tensor]!r}",
+                hint="calibrate with real inputs: photos, recordings or readings as the model will meet them",
+                code="data_constant",
+            )

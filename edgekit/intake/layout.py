@@ -1,0 +1,104 @@
+"""Which axes went where: the permutation between the source's inputs and outputs and the delivered ones, decided by running both.
+
+Shapes alone cannot decide: where channels, height and width are equal every order fits. So each order that the shapes allow is
+tried on the same real inputs, and the one whose results equal the source's is taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgekit.errors import ParityError
+from edgekit.runtime.backend import Backend
+from edgekit.values import IoSpec
+from edgekit.verify.measures import sqnr_db
+
+Sample = Mapping[str, NDArray[Any]]
+Permutation = tuple[int, ...] | None
+
+
+def permutations(source: Sequence[int], delivered: Sequence[int]) -> list[Permutation]:
+    """The orders a converter may have chosen and that fit the shapes: as it was, channels to the end, channels to the front.
+
+    None stands for the identity. An order that moves only axes of size one is the identity in effect, and is listed only where
+    the identity does not fit.
+    """
+    rank = len(source)
+    if rank != len(delivered):
+        return []
+    orders: list[tuple[int, ...]] = [tuple(range(rank))]
+    if rank >= 3:
+        orders += [(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))]
+    fitting = [order for order in dict.fromkeys(orders) if tuple(source[axis] for axis in order) == tuple(delivered)]
+    return [None if order == tuple(range(rank)) else order for order in fitting]
+
+
+def permuted(array: NDArray[Any], permutation: Permutation) -> NDArray[Any]:
+    """``array`` in the delivered order, contiguous."""
+    return np.ascontiguousarray(array if permutation is None else array.transpose(permutation))
+
+
+def match(
+    backend: Backend,
+    inputs: Sequence[IoSpec],
+    outputs: Sequence[IoSpec],
+    samples: Sequence[Sample],
+    references: Sequence[Sample],
+) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
+    """``inputs`` and ``outputs`` with their permutations filled in.
+
+    ``samples`` and ``references`` are the source's inputs and outputs by name, in source layout. Raises ParityError when a shape
+    fits no known order; whether the best order is good enough is judged by the parity stage, not here.
+    """
+    choices = [_choices("input", spec) for spec in inputs]
+    output_choices = [_choices("output", spec) for spec in outputs]
+    combinations = list(itertools.product(*choices))
+    scored = [
+        _score(backend, inputs, outputs, combination, output_choices, samples, references) for combination in combinations
+    ]
+    best = max(range(len(combinations)), key=lambda i: (scored[i][0], -i))
+    return (
+        tuple(dataclasses.replace(s, permutation=p) for s, p in zip(inputs, combinations[best], strict=True)),
+        tuple(dataclasses.replace(s, permutation=p) for s, p in zip(outputs, scored[best][1], strict=True)),
+    )
+
+
+def _choices(what: str, spec: IoSpec) -> list[Permutation]:
+    found = permutations(spec.source_shape, spec.shape)
+    if not found:
+        raise ParityError(
+            f"{what} {spec.name!r} has shape {list(spec.source_shape)} in the source and {list(spec.shape)} in the converted model: "
+            "no order of axes leads from one to the other",
+            details={"name": spec.name, "source": list(spec.source_shape), "converted": list(spec.shape)},
+        )
+    return found
+
+
+def _score(
+    backend: Backend,
+    inputs: Sequence[IoSpec],
+    outputs: Sequence[IoSpec],
+    combination: Sequence[Permutation],
+    output_choices: Sequence[Sequence[Permutation]],
+    samples: Sequence[Sample],
+    references: Sequence[Sample],
+) -> tuple[float, list[Permutation]]:
+    """The worst SQNR over all outputs with their best orders, and those orders."""
+    totals = [np.zeros(len(choices)) for choices in output_choices]
+    for sample, reference in zip(samples, references, strict=True):
+        for position, (spec, order) in enumerate(zip(inputs, combination, strict=True)):
+            backend.set_input(position, permuted(sample[spec.name], order))
+        backend.invoke()
+        for position, (spec, orders) in enumerate(zip(outputs, output_choices, strict=True)):
+            got = backend.get_output(position)
+            ratios = [sqnr_db(permuted(reference[spec.name], order), got) for order in orders]
+            totals[position] += np.clip(ratios, -300.0, 300.0)  # one exact sample must not outweigh all others
+    best = [int(np.argmax(total)) for total in totals]
+    chosen = [choices[i] for choices, i in zip(output_choices, best, strict=True)]
+    return min((float(total[i]) for total, i in zip(totals, best, strict=True)), default=0.0), chosen

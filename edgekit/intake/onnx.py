@@ -1,0 +1,149 @@
+"""The ONNX front door: a model file becomes a private, static copy; a front end's result becomes a :class:`FloatModel`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgekit.errors import OutputError, UnsupportedModelError
+from edgekit.intake import layout, tflite
+from edgekit.intake.adopt import adopt
+from edgekit.intake.convert import ConversionRequest, Converted, convert
+from edgekit.intake.formats import require_file
+from edgekit.intake.frontends import Frontend
+from edgekit.intake.onnx_reader import OnnxValue, apply_input_shapes, onnx_io, read_onnx, require_static_inputs
+from edgekit.intake.probe import require_runs
+from edgekit.runtime.backend import open_backend
+from edgekit.values import FloatModel, IoSpec, SourceModel
+
+if TYPE_CHECKING:
+    import onnx
+
+ROUTES = ("onnx2tf", "tensorflow")
+"""Front ends that read ONNX, in the order in which they are tried."""
+MATCHING_SAMPLES = 2
+"""Samples that decide the order of axes; the parity stage then judges on more."""
+_SMALL_GRAPH_OPERATORS = frozenset(
+    "Conv ConvTranspose Gemm MatMul Add Sub Mul Div Clip Relu LeakyRelu PRelu Sigmoid HardSigmoid HardSwish Tanh Softmax Gelu Erf "
+    "GlobalAveragePool AveragePool MaxPool Flatten Reshape Transpose Concat Pad Constant".split()
+)
+"""A graph of these alone has nothing that simplification would fold (no batch normalisation, no computed shapes)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxSource:
+    """A checked ONNX model with static inputs. ``copy`` is edgekit's own file; the user's is never opened for writing.
+
+    The delivered fields of ``inputs`` and ``outputs`` are those of the source until a front end has run.
+    """
+
+    source: SourceModel
+    copy: Path
+    inputs: tuple[IoSpec, ...]
+    output_names: tuple[str, ...]
+    simplify: bool
+
+
+def prepare(path: Path, *, input_shapes: Mapping[str, Sequence[int]], work: Path) -> OnnxSource:
+    """Read and check the model at ``path``, fix open sizes to ``input_shapes``, and write the private copy into ``work``.
+
+    Raises ModelFileError for what is no usable ONNX file, UsageError where an input's shape is open, UnsupportedModelError for
+    inputs that are not tensors or a newer opset.
+    """
+    path = require_file(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    source = SourceModel(path, "onnx", digest, path.stat().st_size)
+    model = read_onnx(path)
+    if input_shapes:
+        model = apply_input_shapes(model, input_shapes)
+    require_static_inputs(model)
+    inputs, outputs = onnx_io(model)
+    copy = work / "source.onnx"
+    _save(model, copy)
+    return OnnxSource(
+        source, copy, tuple(_input_spec(value) for value in inputs), tuple(o.name for o in outputs), _needs_simplifying(model)
+    )
+
+
+def _save(model: onnx.ModelProto, path: Path) -> None:
+    import onnx
+
+    if model.ByteSize() > 2**31 - 1:
+        raise UnsupportedModelError("the model's weights exceed 2 GB, the most that one .tflite file can hold")
+    try:
+        onnx.save(model, str(path))
+    except OSError as error:
+        raise OutputError(f"the working copy cannot be written to {path.parent}: {error.strerror}") from error
+
+
+def _input_spec(value: OnnxValue) -> IoSpec:
+    if value.dtype in ("sequence", "optional", "map", "unknown", "string"):
+        raise UnsupportedModelError(f"input {value.name!r} is a {value.dtype}, and TFLite takes tensors of numbers only")
+    shape = tuple(int(size) for size in value.shape or ())
+    return _spec(value.name, shape, value.dtype)
+
+
+def _spec(name: str, shape: tuple[int, ...], dtype: str) -> IoSpec:
+    # ONNX's own convolutions and pools are channels-first, so a map is "nchw" unless its author transposed it.
+    return IoSpec(name, shape, dtype, tensor=name, shape=shape, dtype=dtype, layout="nchw" if len(shape) >= 4 else "")
+
+
+def _needs_simplifying(model: onnx.ModelProto) -> bool:
+    """Whether onnxsim has something to fold: batch normalisation, computed shapes, sub-graphs, symbolic sizes."""
+    kinds = {node.op_type for node in model.graph.node}
+    return bool(kinds - _SMALL_GRAPH_OPERATORS)
+
+
+def to_float(
+    source: OnnxSource,
+    frontend: Frontend,
+    *,
+    samples: Sequence[layout.Sample],
+    references: Sequence[layout.Sample],
+    work: Path,
+    timeout_s: float,
+    tick: Callable[[], None] = lambda: None,
+) -> tuple[FloatModel, Converted]:
+    """The float model as ``frontend`` makes it, its inputs and outputs named, ordered and matched to the source's axes.
+
+    Raises ConversionError when the front end fails or delivers something that does not load or run, ParityError when shapes do
+    not correspond. That values correspond is for the parity stage to say.
+    """
+    folder = work / frontend.name
+    folder.mkdir()
+    private = folder / "model.onnx"
+    private.write_bytes(source.copy.read_bytes())
+    names = [spec.name for spec in source.inputs]
+    request = ConversionRequest(private, names, source.output_names, source.simplify, folder, timeout_s, tick)
+    converted = convert(frontend, request)
+    float_path = folder / "float.tflite"
+    adopt(converted, inputs=names, outputs=source.output_names, to=float_path)
+    require_runs(float_path, what="the float model", timeout_s=timeout_s)
+    inputs, outputs = _matched(source, float_path, samples, references)
+    model = FloatModel(float_path, source.source, inputs, outputs, frontend.name, converted.versions)
+    return model, converted
+
+
+def _matched(
+    source: OnnxSource, path: Path, samples: Sequence[layout.Sample], references: Sequence[layout.Sample]
+) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
+    graph = tflite.graph(tflite.read(path))
+    input_tensors = [graph.tensors[index] for index in graph.inputs]
+    output_tensors = [graph.tensors[index] for index in graph.outputs]
+    reference = references[0]
+    outputs = [_spec(name, reference[name].shape, reference[name].dtype.name) for name in source.output_names]
+    with open_backend(path) as backend:
+        return layout.match(
+            backend,
+            [_delivered(spec, tensor) for spec, tensor in zip(source.inputs, input_tensors, strict=True)],
+            [_delivered(spec, tensor) for spec, tensor in zip(outputs, output_tensors, strict=True)],
+            samples[:MATCHING_SAMPLES],
+            references[:MATCHING_SAMPLES],
+        )
+
+
+def _delivered(spec: IoSpec, tensor: Any) -> IoSpec:
+    return dataclasses.replace(spec, tensor=tensor.name, shape=tuple(tensor.shape), dtype=tensor.dtype)

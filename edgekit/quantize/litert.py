@@ -1,0 +1,63 @@
+"""The int8 engine: litert-quantizer in a child process, fed with edgekit's own ranges.
+
+Weights: symmetric int8, one scale for each output channel. Activations: asymmetric int8, one scale for each tensor, from the ranges
+given; its own calibrator (a moving average) is not used.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from edgekit.calibrate.ranges import Ranges
+from edgekit.errors import ConversionError, UnsupportedModelError
+from edgekit.child import environment
+
+ENGINE = "litert-quantizer"
+
+
+def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float = 600.0) -> Path:
+    """The int8 model for ``float_path``, written into ``work``.
+
+    Raises UnsupportedModelError when the engine refuses the model, ConversionError when it dies or runs out of time.
+    """
+    target = work / "int8.tflite"
+    request = work / "quantize.json"
+    request.write_text(
+        json.dumps({"float": str(float_path), "int8": str(target), "ranges": {k: list(v) for k, v in ranges.by_tensor.items()}})
+    )
+    result_file = work / "quantize-result.json"
+    result_file.unlink(missing_ok=True)
+    log = work / "quantize.log"
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "edgekit.quantize.litert_worker", str(request)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=work,
+                env=environment(),
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ConversionError(
+                f"{ENGINE} did not finish within {timeout_s:.0f} s", hint="allow more with --timeout SECONDS"
+            ) from error
+    if not result_file.is_file():
+        raise ConversionError(
+            f"{ENGINE} ended with status {done.returncode} and without a result",
+            details={"log_tail": log.read_text(errors="replace").splitlines()[-20:]},
+        )
+    result = json.loads(result_file.read_text())
+    if not result["ok"]:
+        raise UnsupportedModelError(
+            f"{ENGINE} refuses the model: {result['type']}: {result['message'].splitlines()[0][:300] if result['message'] else ''}",
+            hint="edgekit inspect MODEL shows the operators; the float model itself converted and can be benchmarked",
+            code="quantize_failed",
+            details={"trace": result["trace"]},
+        )
+    return target

@@ -1,0 +1,43 @@
+"""What runs in the child process of :mod:`edgekit.quantize.litert`: ``python -m edgekit.quantize.litert_worker REQUEST.json``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def quantize(request: dict[str, Any]) -> dict[str, Any]:
+    """Static int8 with the ranges of the request; writes the file that the request names."""
+    import numpy as np
+    from litert_quantizer import quantizer, recipe
+
+    engine = quantizer.Quantizer(request["float"], recipe.static_wi8_ai8())
+    ranges = {
+        name: {"min": np.array([[low]], np.float32), "max": np.array([[high]], np.float32)}
+        for name, (low, high) in request["ranges"].items()
+    }
+    result = engine.quantize(ranges, enable_progress_bar=False, enable_progress_report=False)
+    Path(request["int8"]).write_bytes(result.quantized_model)
+    return {"ok": True}
+
+
+def main(request_path: str) -> int:
+    """Carry out one request; ``quantize-result.json`` beside it says how it went."""
+    try:
+        result = quantize(json.loads(Path(request_path).read_text()))
+    except Exception as error:  # noqa: BLE001 - the parent must learn of whatever it was
+        result = {
+            "ok": False,
+            "type": type(error).__name__,
+            "message": str(error)[:2000],
+            "trace": traceback.format_exc()[-8000:],
+        }
+    Path(request_path).with_name("quantize-result.json").write_text(json.dumps(result))
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

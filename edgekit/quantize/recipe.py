@@ -1,0 +1,152 @@
+"""Recipes: how to quantise and what to require, as a TOML file that is complete on its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgekit.errors import RecipeError
+from edgekit.resources import did_you_mean, resource_folder
+from edgekit.values import Preprocessing
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantization:
+    """What becomes an integer, and how. Each field names the only scheme of this version that it may have."""
+
+    engine: str = "litert-quantizer"
+    weights: str = "int8-per-channel"
+    activations: str = "int8"
+    io: str = "int8"
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """How ranges are found. ``min-max``: the true extremes over all calibration samples."""
+
+    ranges: str = "min-max"
+
+
+@dataclasses.dataclass(frozen=True)
+class Gates:
+    """What the result must reach. Ratios in dB, ``agreement_min`` a fraction, ``accuracy_drop_max_points`` percentage points."""
+
+    full_integer: bool = True
+    parity_min_db: float = 80.0
+    sqnr_min_db: float = 10.0
+    constant_slices_max: int = 0
+    agreement_min: float = 0.8
+    accuracy_drop_max_points: float = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A whole recipe. ``preprocessing`` is None where the recipe leaves it to the command line."""
+
+    name: str
+    description: str
+    quantize: Quantization
+    calibration: Calibration
+    gates: Gates
+    preprocessing: Preprocessing | None = None
+
+
+KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
+    "quantize.engine": ("litert-quantizer",),
+    "quantize.weights": ("int8-per-channel",),
+    "quantize.activations": ("int8",),
+    "quantize.io": ("int8",),
+    "calibration.ranges": ("min-max",),
+    "preprocessing.fit": ("short-side", "stretch", "letterbox", "pad-right"),
+    "preprocessing.filter": ("bilinear", "bicubic", "nearest"),
+    "preprocessing.color": ("rgb", "bgr", "gray"),
+}
+_TABLES = {"quantize": Quantization, "calibration": Calibration, "gates": Gates, "preprocessing": Preprocessing}
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with edgekit."""
+    return sorted(path.stem for path in resource_folder("recipes").glob("*.toml"))
+
+
+def load(name: str) -> Recipe:
+    """The recipe of that name, or in that file. Raises RecipeError with what is wrong and what was probably meant."""
+    path = Path(name)
+    if path.suffix != ".toml":
+        path = resource_folder("recipes") / f"{name}.toml"
+    if not path.is_file():
+        known = recipe_names()
+        raise RecipeError(f"there is no recipe {name!r}", hint=f"{did_you_mean(name, known)} known recipes: {', '.join(known)}".strip())
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path.name} is not TOML: {error}") from error
+    return parse(data, path.name)
+
+
+def parse(data: Mapping[str, Any], where: str) -> Recipe:
+    """A recipe from its parsed TOML; unknown keys and impossible values are RecipeErrors."""
+    allowed = ["name", "description", *_TABLES]
+    _refuse_unknown(data, allowed, where, "")
+    for key in ("name", "quantize", "calibration", "gates"):
+        if key not in data:
+            raise RecipeError(f"{where}: {key} is missing: a recipe is complete on its own", hint="see recipes/full-int8.toml")
+    tables = {key: _table(key, data[key], where) for key in _TABLES if key in data}
+    return Recipe(name=str(data["name"]), description=str(data.get("description", "")), preprocessing=tables.pop("preprocessing", None), **tables)
+
+
+def _table(key: str, values: Any, where: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise RecipeError(f"{where}: {key} is not a table")
+    kind = _TABLES[key]
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    _refuse_unknown(values, list(fields), where, f"{key}.")
+    if kind is Preprocessing:
+        checked = {name: _preprocessing_value(where, name, value) for name, value in values.items()}
+        return Preprocessing(**checked)
+    return kind(**{name: _value(where, f"{key}.{name}", value, fields[name].default) for name, value in values.items()})
+
+
+def _refuse_unknown(values: Mapping[str, Any], known: list[str], where: str, prefix: str) -> None:
+    for key in values:
+        if key not in known:
+            raise RecipeError(
+                f"{where}: unknown key {prefix}{key}",
+                hint=did_you_mean(key, known) or f"known keys: {', '.join(prefix + name for name in known)}",
+            )
+
+
+def _value(where: str, key: str, value: Any, default: Any) -> Any:
+    kind = type(default)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not kind:
+        raise RecipeError(f"{where}: {key} = {value!r} should be a {kind.__name__}, like {default!r}")
+    return _known_value(where, key, value)
+
+
+def _known_value(where: str, key: str, value: Any) -> Any:
+    choices = KNOWN_VALUES.get(key)
+    if choices and value not in choices:
+        raise RecipeError(f"{where}: {key} = {value!r} is not possible", hint=f"possible: {', '.join(choices)}")
+    return value
+
+
+def _preprocessing_value(where: str, name: str, value: Any) -> Any:
+    key = f"preprocessing.{name}"
+    if name in ("resize", "crop"):
+        pair = [value, value] if isinstance(value, int) else value
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(v, int) and v > 0 for v in pair)):
+            raise RecipeError(f"{where}: {key} = {value!r} should be a size in pixels, like 224 or [height, width]")
+        return tuple(pair)
+    if name in ("mean", "std"):
+        numbers = value if isinstance(value, list) else [value]
+        if len(numbers) not in (1, 3) or not all(isinstance(v, (int, float)) for v in numbers):
+            raise RecipeError(f"{where}: {key} = {value!r} should be one number, or three")
+        if name == "std" and any(v <= 0 for v in numbers):
+            raise RecipeError(f"{where}: {key} = {value!r} must be above zero: pixels are divided by it")
+        return tuple(float(v) for v in numbers)
+    return _known_value(where, key, value)

@@ -1,0 +1,83 @@
+"""Gates: measures against the recipe's limits. A gate passes, fails, or cannot be decided with the data at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgekit.quantize.audit import Audit
+from edgekit.quantize.recipe import Gates
+from edgekit.values import GateResult, Verdict
+from edgekit.verify.accuracy import Accuracy, Evaluation, OutputInt8
+
+
+def judge(limits: Gates, audit: Audit, evaluation: Evaluation) -> tuple[GateResult, ...]:
+    """Every gate of the recipe, the worst output deciding."""
+    outputs = evaluation.int8.outputs
+    results = [_full_integer(audit)] if limits.full_integer else []
+    results += [_constant_slices(outputs, limits.constant_slices_max), _sqnr(outputs, limits.sqnr_min_db)]
+    results += _agreement(outputs, limits.agreement_min)
+    if evaluation.accuracy is not None:
+        results.append(_accuracy(evaluation.accuracy, limits.accuracy_drop_max_points))
+    return tuple(results)
+
+
+def all_passed(results: Sequence[GateResult], *, allow_undecided: bool) -> bool:
+    """Whether nothing failed, and nothing is undecided unless that is allowed."""
+    refused = {Verdict.FAILED} if allow_undecided else {Verdict.FAILED, Verdict.UNDECIDED}
+    return not any(result.verdict in refused for result in results)
+
+
+def _full_integer(audit: Audit) -> GateResult:
+    floats = [f"{count.op} x{count.float_count}" for count in audit.operators if count.float_count]
+    ends = [f"{end.name} is {end.dtype}" for end in audit.io if end.dtype.startswith("float")]
+    reasons = {operator.op: operator.reason for operator in audit.float_operators}
+    if audit.full_integer:
+        message = f"all {audit.operators_total} operators and both ends are integer"
+    else:
+        causes = "; ".join(f"{op}: {reason}" for op, reason in reasons.items() if op not in ("QUANTIZE", "DEQUANTIZE"))
+        message = f"not integer: {', '.join(floats + ends)}" + (f" ({causes})" if causes else "")
+    verdict = Verdict.PASSED if audit.full_integer else Verdict.FAILED
+    return GateResult("full-integer", verdict, float(len(audit.float_operators)), 0.0, message)
+
+
+def _constant_slices(outputs: Sequence[OutputInt8], limit: int) -> GateResult:
+    dead = sum(output.constant_slices for output in outputs)
+    worst = max(outputs, key=lambda output: output.constant_slices)
+    message = (
+        f"{worst.constant_slices} slices of output {worst.name!r} never change in int8, though they do in float"
+        if dead
+        else "every slice that varies in float varies in int8"
+    )
+    return GateResult("no-dead-slices", Verdict.PASSED if dead <= limit else Verdict.FAILED, float(dead), float(limit), message)
+
+
+def _sqnr(outputs: Sequence[OutputInt8], limit_db: float) -> GateResult:
+    worst = min(outputs, key=lambda output: float("inf") if output.sqnr_db is None else output.sqnr_db)
+    passed = worst.sqnr_db is None or worst.sqnr_db >= limit_db
+    message = f"output {worst.name!r}: " + ("exact" if worst.sqnr_db is None else f"{worst.sqnr_db:.1f} dB")
+    return GateResult("sqnr", Verdict.PASSED if passed else Verdict.FAILED, worst.sqnr_db, limit_db, message)
+
+
+def _agreement(outputs: Sequence[OutputInt8], limit: float) -> list[GateResult]:
+    judged = [(output, output.agreement) for output in outputs if output.agreement is not None]
+    if not judged:
+        return []
+    output, found = min(judged, key=lambda pair: pair[1].low)
+    verdict = Verdict.PASSED if found.low >= limit else Verdict.FAILED if found.high < limit else Verdict.UNDECIDED
+    message = (
+        f"output {output.name!r}: same answer on {found.same} of {found.count} (95 % interval {found.low:.1%} to {found.high:.1%})"
+    )
+    return [GateResult("agreement", verdict, found.value, limit, message)]
+
+
+def _accuracy(accuracy: Accuracy, limit_points: float) -> GateResult:
+    drop = accuracy.difference_points
+    least, most = -drop.high, -drop.low
+    verdict = Verdict.PASSED if most <= limit_points else Verdict.FAILED if least > limit_points else Verdict.UNDECIDED
+    message = (
+        f"int8 {accuracy.int8.value:.2%}, float {accuracy.float.value:.2%}: {drop.value:+.2f} points "
+        f"(95 % interval {drop.low:+.2f} to {drop.high:+.2f}) on {accuracy.count} samples"
+    )
+    if verdict is Verdict.UNDECIDED:
+        message += "; more labelled samples would decide it"
+    return GateResult("accuracy-drop", verdict, -drop.value, limit_points, message)

@@ -1,0 +1,102 @@
+"""Parity: the float TFLite against the source in its own runtime, on real inputs, output by output and slice by slice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgekit.errors import ParityError
+from edgekit.intake.layout import permuted
+from edgekit.runtime.backend import open_backend
+from edgekit.values import FloatModel
+from edgekit.verify.measures import Comparison, json_db, slice_axis
+
+SAMPLES = 16
+"""Inputs that parity is judged on, as far as there are that many."""
+NEAR_ZERO_LIMIT = 1e-4
+"""Largest error of a slice near zero, relative to the output's largest value: 80 dB, in amplitude."""
+
+Sample = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class SliceResult:
+    """The worst slice of an output. ``sqnr_db`` None means exact."""
+
+    axis: int
+    index: int
+    sqnr_db: float | None
+    max_abs_error: float
+
+
+@dataclass(frozen=True)
+class OutputParity:
+    """One output: largest absolute and relative error, SQNR over all values and of the worst slice (dB; None means exact)."""
+
+    name: str
+    max_abs_error: float
+    max_rel_error: float
+    sqnr_db: float | None
+    worst_slice: SliceResult | None
+    near_zero_slices: int
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Parity:
+    """The verdict over all outputs. ``limit_db`` is what the worst slice must reach."""
+
+    reference: str
+    samples: int
+    passed: bool
+    limit_db: float
+    outputs: tuple[OutputParity, ...]
+
+
+def parity(
+    model: FloatModel, samples: Sequence[Sample], references: Sequence[Sample], *, reference: str, limit_db: float
+) -> Parity:
+    """Compare on all ``samples``; ``references`` are the source's outputs for them, in source layout."""
+    comparisons = [Comparison(spec.name, slice_axis(spec)) for spec in model.outputs]
+    with open_backend(model.path) as backend:
+        for sample, truth in zip(samples, references, strict=True):
+            for position, spec in enumerate(model.inputs):
+                backend.set_input(position, permuted(sample[spec.name], spec.permutation))
+            backend.invoke()
+            for position, (spec, comparison) in enumerate(zip(model.outputs, comparisons, strict=True)):
+                comparison.add(permuted(truth[spec.name], spec.permutation), backend.get_output(position))
+    outputs = tuple(_judged(comparison, limit_db) for comparison in comparisons)
+    return Parity(reference, len(samples), all(o.passed for o in outputs), limit_db, outputs)
+
+
+def _judged(comparison: Comparison, limit_db: float) -> OutputParity:
+    worst = comparison.worst_slice
+    lowest = min(comparison.sqnr_db, worst.sqnr_db if worst else comparison.sqnr_db)
+    passed = (lowest >= limit_db or comparison.max_abs_error == 0.0) and comparison.near_zero_error <= NEAR_ZERO_LIMIT
+    return OutputParity(
+        name=comparison.name,
+        max_abs_error=comparison.max_abs_error,
+        max_rel_error=comparison.relative_error,
+        sqnr_db=json_db(comparison.sqnr_db),
+        worst_slice=None if worst is None else SliceResult(worst.axis, worst.index, json_db(worst.sqnr_db), worst.max_abs_error),
+        near_zero_slices=comparison.near_zero_slices,
+        passed=passed,
+    )
+
+
+def require(result: Parity, frontend: str) -> None:
+    """Raises ParityError that names the worst output when the float model does not equal the source."""
+    if result.passed:
+        return
+    failed = [output for output in result.outputs if not output.passed]
+    worst = min(failed, key=lambda o: (o.worst_slice.sqnr_db if o.worst_slice else o.sqnr_db) or 0.0)
+    where = f", {worst.worst_slice.sqnr_db} dB in slice {worst.worst_slice.index}" if worst.worst_slice else ""
+    raise ParityError(
+        f"the float model from {frontend} does not equal the source: output {worst.name!r} differs by up to {worst.max_abs_error:.3g} "
+        f"({worst.sqnr_db} dB{where}; {result.limit_db:g} dB are required) over {result.samples} inputs",
+        hint="simplify the export (static shapes, another opset) and try again; nothing was delivered",
+        details={"frontend": frontend, "outputs": [o.name for o in failed]},
+    )
