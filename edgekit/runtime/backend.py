@@ -17,7 +17,7 @@ import importlib.util
 import os
 import warnings
 from types import TracebackType
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, Union
 
 import numpy as np
 
@@ -83,12 +83,14 @@ def open_backend(
     backend: Optional[str] = None,
     preserve_all_tensors: bool = False,
     delegate: bool = True,
+    on_loaded: Optional[Callable[[], None]] = None,
 ) -> Backend:
     """An interpreter with its tensors allocated, ready for :meth:`Backend.set_input`.
 
     ``threads`` 0 means every core that this process may use. ``backend`` names one of :data:`BACKENDS`; without it the first that
     can be imported is taken. ``preserve_all_tensors`` keeps every intermediate tensor readable with :meth:`Backend.read_tensor`
     (the resolver stays the ordinary one). ``delegate=False`` opens without the delegates that are on by default (XNNPACK).
+    ``on_loaded`` is called when the model is read and its tensors are not allocated yet.
 
     Raises :class:`UsageError` (code ``interpreter_missing``) when no interpreter can be imported, and :class:`ModelFileError`
     when the file is missing, is truncated or no model, or needs an operator that this interpreter does not have; ``details`` then
@@ -98,7 +100,7 @@ def open_backend(
         raise UsageError(f"threads must be 0 (all cores) or more, not {threads}")
     if not isinstance(model, bytes):
         _refuse_what_is_no_file(os.fspath(model))
-    name, version, module = _import_backend(backend)
+    name, version, module = import_interpreter(backend)
     if name == "tflite_runtime":
         _check(model)  # it does not verify, and a truncated file would end the process
     options: Dict[str, Any] = {"num_threads": threads or cpu_cores()}
@@ -116,6 +118,8 @@ def open_backend(
             # tensorflow announces the end of tf.lite, and keeping tensors is announced as costly: both are known here.
             warnings.simplefilter("ignore")
             interpreter = module.Interpreter(**options)
+            if on_loaded is not None:
+                on_loaded()
             interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         if name != "tflite_runtime":
@@ -235,8 +239,11 @@ def _check(model: ModelSource) -> None:
         ) from error
 
 
-def _import_backend(wanted: Optional[str]) -> Tuple[str, str, Any]:
-    """Name, version and module of the interpreter package to use."""
+def import_interpreter(wanted: Optional[str] = None) -> Tuple[str, str, Any]:
+    """Name, version and module of the interpreter package that :func:`open_backend` would use.
+
+    Raises :class:`UsageError` (code ``interpreter_missing``) when none can be imported.
+    """
     if wanted is not None and wanted not in BACKENDS:
         raise UsageError(f"no interpreter backend is called {wanted!r}", hint=f"one of {', '.join(BACKENDS)}")
     refused: Dict[str, str] = {}

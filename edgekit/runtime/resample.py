@@ -42,7 +42,8 @@ _FILTERS: Dict[str, Tuple[Callable[[NDArray[Any]], NDArray[Any]], float]] = {
 def resize(pixels: NDArray[Any], *, height: int, width: int, filter: str) -> NDArray[Any]:
     """``pixels`` (uint8, height x width x channels) in another size; ``filter`` is bilinear, bicubic or nearest."""
     if filter == "nearest":
-        return pixels[_nearest(pixels.shape[0], height)][:, _nearest(pixels.shape[1], width)]
+        nearest: NDArray[Any] = pixels[_nearest(pixels.shape[0], height)][:, _nearest(pixels.shape[1], width)]
+        return nearest
     if width != pixels.shape[1]:
         pixels = _along_rows(pixels, width, filter)
     if height != pixels.shape[0]:

@@ -1,0 +1,88 @@
+"""What the board is: ``facts.json`` without the interpreter's part. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import platform
+import struct
+from typing import Any, Callable, Dict, Optional
+
+from edgekit.agent.readings import Roots, Unreadable, read_text
+from edgekit.agent.sensors.generic import GenericSensors, cpu_limits, governors
+from edgekit.values import SCHEMA
+
+
+def board_facts(roots: Roots) -> Dict[str, Any]:
+    """The machine's part of ``facts.json``; what could not be read is null, with its reason under ``unknown``."""
+    unknown: Dict[str, str] = {}
+
+    def known(what: str, read: Callable[[], Optional[Any]]) -> Optional[Any]:
+        try:
+            return read()
+        except Unreadable as error:
+            unknown[what] = str(error)
+            return None
+
+    system = os.uname()
+    facts: Dict[str, Any] = {
+        "schema": SCHEMA,
+        "hostname": system.nodename,
+        "board_model": known("board_model", lambda: board_model(roots)),
+        "kernel": system.release,
+        "machine": system.machine,
+        "userland_bits": struct.calcsize("P") * 8,
+        "libc": " ".join(platform.libc_ver()).strip() or None,
+        "python": platform.python_version(),
+        "cpu_count": os.cpu_count(),
+        "cpu_model": known("cpu_model", lambda: cpu_model(roots)),
+        "memory_total_bytes": known("memory_total_bytes", lambda: memory_total_bytes(roots)),
+        "governor": known("governor", lambda: governor(roots)),
+        "cpu_limits_khz": cpu_limits(roots),
+        "boot_id": known("boot_id", lambda: read_text(os.path.join(roots.proc, "sys/kernel/random/boot_id"))),
+        "zone": None,
+        "unknown": unknown,
+    }
+    sensors = GenericSensors(roots)
+    sample = sensors.sample({})
+    facts["zone"] = sensors.zone
+    facts["temperature_c"] = sample.temperature_c
+    if "temperature" in sample.unknown:
+        unknown["temperature"] = sample.unknown["temperature"]
+    return facts
+
+
+def board_model(roots: Roots) -> str:
+    """The device tree's name of the board, such as ``Raspberry Pi 5 Model B Rev 1.1``. Raises :class:`Unreadable`."""
+    try:
+        return read_text(os.path.join(roots.proc, "device-tree/model"))
+    except Unreadable:
+        return read_text(os.path.join(roots.sys, "firmware/devicetree/base/model"))
+
+
+def cpu_model(roots: Roots) -> str:
+    """The CPU's name as /proc/cpuinfo says it. Raises :class:`Unreadable` where it says none (many ARM kernels)."""
+    path = os.path.join(roots.proc, "cpuinfo")
+    for line in read_text(path).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Hardware", "cpu model"):
+            return value.strip()
+    raise Unreadable(f"{path} names no CPU")
+
+
+def memory_total_bytes(roots: Roots) -> int:
+    """The memory that the kernel manages. Raises :class:`Unreadable`."""
+    path = os.path.join(roots.proc, "meminfo")
+    for line in read_text(path).splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    raise Unreadable(f"{path} has no MemTotal")
+
+
+def governor(roots: Roots) -> str:
+    """The cpufreq governor; where policies differ all of them, with the policy's name. Raises :class:`Unreadable`."""
+    found = governors(roots)
+    if not found:
+        raise Unreadable(f"no cpufreq policy under {roots.sys}/devices/system/cpu")
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return ", ".join(f"{policy} {name}" for policy, name in sorted(found.items()))

@@ -1,0 +1,1 @@
+"""What a board says about its heat, clocks and load."""
