@@ -23,6 +23,10 @@ def first_problem(model: Any) -> str:
         problem = _tensor_problem(tensor)
         if problem:
             return problem
+    for strings in _all_strings(model):
+        for item in strings:
+            if isinstance(item, bytes):  # protobuf hands out bytes where a text is no UTF-8
+                return f"a name is no UTF-8 text: {item[:60]!r}"
     return next(_graph_problems(model.graph, frozenset()), "")
 
 
@@ -61,6 +65,33 @@ def _typed_items(tensor: Any) -> int:
         len(values)
         for values in (tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data)
     )
+
+
+def _all_strings(model: Any) -> Iterator[tuple[Any, ...]]:
+    """The texts that programs look at: names, kinds, domains, symbols."""
+    yield from ((item.domain,) for item in model.opset_import)
+    yield model.producer_name, model.producer_version
+    for function in model.functions:
+        yield function.name, function.domain, *function.input, *function.output, *function.attribute
+        for node in function.node:
+            yield from _node_strings(node)
+    yield from _graph_strings(model.graph)
+
+
+def _graph_strings(graph: Any) -> Iterator[tuple[Any, ...]]:
+    yield from ((tensor.name,) for tensor in graph.initializer)
+    for info in [*graph.input, *graph.output, *graph.value_info]:
+        yield info.name, *(dim.dim_param for dim in info.type.tensor_type.shape.dim)
+    for node in graph.node:
+        yield from _node_strings(node)
+
+
+def _node_strings(node: Any) -> Iterator[tuple[Any, ...]]:
+    yield node.op_type, node.name, node.domain, *node.input, *node.output
+    for attribute in node.attribute:
+        yield attribute.name, attribute.ref_attr_name
+        for body in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+            yield from _graph_strings(body)
 
 
 def _graph_problems(graph: Any, outer: frozenset[str]) -> Iterator[str]:

@@ -193,10 +193,10 @@ def _run(opsets: Any, node: Any, inputs: Mapping[str, np.ndarray]) -> np.ndarray
         graph = helper.make_graph([node], "one", values, [result])
         model = helper.make_model(graph, opset_imports=list(opsets))
         with np.errstate(all="ignore"):
-            value = ReferenceEvaluator(model).run(None, dict(inputs))[0]
+            results: Any = ReferenceEvaluator(model).run(None, dict(inputs))
     except Exception:  # noqa: BLE001 - the reference operators raise anything on odd input; then the shape stays unknown
         return None
-    return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
+    return np.asarray(results[0]) if isinstance(results[0], (np.ndarray, np.generic)) else None
 
 
 def _count(shape: Sequence[int]) -> int:

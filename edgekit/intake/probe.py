@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import EdgekitError
+from edgekit.errors import ConversionError, EdgekitError
 from edgekit.runtime.backend import Backend, Delegation, TensorDetail, open_backend
 
 _STAGES = {
@@ -96,6 +96,18 @@ def probe(path: str | Path, *, invoke: bool, timeout_s: float = 60.0, threads: i
     return _from_json(result, stage, log)
 
 
+def require_runs(path: Path, *, what: str, timeout_s: float = 60.0) -> ProbeResult:
+    """Loads ``path`` and runs it once; raises :class:`ConversionError` in the words of ``what`` when the interpreter refuses or dies."""
+    result = probe(path, invoke=True, timeout_s=timeout_s)
+    if not result.ok:
+        raise ConversionError(
+            f"{what} was written and does not run: {result.failure}",
+            code="delivered_dead",
+            details={"stage": result.stage, "probe_code": result.code, "log_tail": result.log.splitlines()[-5:]},
+        )
+    return result
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The child: probes one model and prints what it finds as JSON lines."""
     parser = argparse.ArgumentParser(
@@ -115,6 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = {"ok": False, "failure": error.message, "code": error.code}
     except MemoryError:
         result = {"ok": False, "failure": "the model needs more memory than this machine has", "code": "out_of_memory"}
+    except Exception as error:  # noqa: BLE001 - the interpreter raises anything on a damaged model; whatever it is, it is the answer
+        words = f"{type(error).__name__}: {error}"
+        result = {"ok": False, "failure": f"the interpreter failed: {words[:500]}", "code": "interpreter_failed"}
     print(json.dumps({_MARK: "result", **result}), flush=True)
     return 0
 
