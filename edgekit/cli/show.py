@@ -73,8 +73,13 @@ def rows(title: str, columns: Sequence[str], content: Sequence[Sequence[str]], *
 
 def report_table(table: Table) -> None:
     """The report's own table of cells, each with its interval or the way to measure it."""
-    content = [[row.label, *(_cell(cell.text, cell.detail) for cell in row.cells)] for row in table.rows]
+    measured = [row for row in table.rows if any(cell.state not in ("not measured", "empty") for cell in row.cells)]
+    content = [[row.label, *(_cell(cell.text, cell.detail) for cell in row.cells)] for row in measured]
     rows(table.title, ["", *table.columns], content)
+    missing = [row for row in table.rows if row not in measured]
+    if missing:
+        ways = dict.fromkeys(cell.detail for row in missing for cell in row.cells if cell.detail)
+        line(f"Not measured: {', '.join(row.label for row in missing)} ({'; '.join(ways)})")
     for text in table.notes:
         line(text)
 

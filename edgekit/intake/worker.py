@@ -90,46 +90,55 @@ def convert_by_tensorflow(request: Dict[str, Any]) -> Dict[str, Any]:
     """onnx2tf 1.x builds the Keras model; the TFLite converter is called on it here.
 
     onnx2tf's own way saves a Keras SavedModel first, which takes most of its time and memory, and loses the names. A plain
-    module with one signature is enough, and its signature keys carry the positions of inputs and outputs.
+    module with one frozen function is enough, and its signature keys carry the positions of inputs and outputs.
     """
+    import gc
+
     answer_questions_offline(Path.cwd())
-    import onnx2tf
+    out = Path(request["out"])
+    names = save_frozen(request, out / "saved")
+    gc.collect()  # the Keras model and its graphs: not needed beside the converter's own copies
+
     import tensorflow as tf
 
-    out = Path(request["out"])
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(out / "saved"), signature_keys=["serving_default"])
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
+    written = out / "float32.tflite"
+    written.write_bytes(converter.convert())
+    return {"tflite": str(written), "names": names}
+
+
+def save_frozen(request: Dict[str, Any], folder: Path) -> Dict[str, Dict[str, str]]:
+    """Build the network with onnx2tf and save it as one frozen function; which signature key is which ONNX name."""
+    import onnx2tf
+    import tensorflow as tf
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
     keras_model = onnx2tf.convert(
         input_onnx_file_path=request["model"],
-        output_folder_path=str(out),
+        output_folder_path=request["out"],
         not_use_onnxsim=True,
         non_verbose=True,
         disable_model_save=True,
     )
-    input_keys = [f"input_{i}" for i in range(len(keras_model.inputs))]
-    output_keys = [f"output_{i}" for i in range(len(keras_model.outputs))]
+    # Zero-padded, because TensorFlow flattens dictionaries in the order of their keys.
+    input_keys = [f"input_{i:04d}" for i in range(len(keras_model.inputs))]
+    output_keys = [f"output_{i:04d}" for i in range(len(keras_model.outputs))]
     specs = [tf.TensorSpec(t.shape, t.dtype, name=k) for t, k in zip(keras_model.inputs, input_keys)]
 
-    def call(*tensors: Any) -> Dict[str, Any]:
+    def call(*tensors: Any) -> List[Any]:
         results = keras_model(list(tensors) if len(tensors) > 1 else tensors[0])
-        results = results if isinstance(results, (list, tuple)) else [results]
-        return {key: tf.identity(value) for key, value in zip(output_keys, results)}
+        return [tf.identity(value) for value in (results if isinstance(results, (list, tuple)) else [results])]
 
-    module = tf.Module()
-    module.network = keras_model  # keeps the variables alive and tracked
-    module.serve = tf.function(call, input_signature=specs)
-    concrete = module.serve.get_concrete_function()
-    saved = out / "saved"
-    tf.saved_model.save(module, str(saved), signatures={"serving_default": concrete})
-    converter = tf.lite.TFLiteConverter.from_saved_model(str(saved), signature_keys=["serving_default"])
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
-    written = out / "float32.tflite"
-    written.write_bytes(converter.convert())
+    # Frozen, so that nothing of Keras is saved: its own metadata is what takes a minute and a gigabyte.
+    frozen = convert_variables_to_constants_v2(tf.function(call, input_signature=specs).get_concrete_function())
     keras_inputs = [t.name.split(":")[0] for t in keras_model.inputs]
+    module = tf.Module()
+    module.serve = tf.function(lambda *tensors: dict(zip(output_keys, frozen(*tensors))), input_signature=specs)
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve.get_concrete_function()})
     return {
-        "tflite": str(written),
-        "names": {
-            "inputs": dict(zip(input_keys, match_inputs(keras_inputs, request["inputs"]))),
-            "outputs": dict(zip(output_keys, request["outputs"])),
-        },
+        "inputs": dict(zip(input_keys, match_inputs(keras_inputs, request["inputs"]))),
+        "outputs": dict(zip(output_keys, request["outputs"])),
     }
 
 
