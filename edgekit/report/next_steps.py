@@ -1,0 +1,327 @@
+"""What is worth trying next, derived from the facts of a run or of a bundle: each advice names the fact it rests on.
+
+A pure function, one rule a function, in the order of what would change most. No rule fires on an unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from edgekit.report.quantity import counted, digits, latency_text, share_text
+from edgekit.report.summary import NotEnough, RunSummary
+
+NOISY_COV = 0.03
+"""A quiet board stays below 1 %; above 3 % the run was disturbed or throttled."""
+BUSY_OTHER = 0.05
+"""Share of the processor that other programs may take before they are part of the measurement."""
+LOW_SLICE_DB = 10.0
+"""A slice whose error is a third of its signal carries little of it."""
+SLOW_FIRST = 3.0
+"""A first inference this many medians long is felt by whoever waits for it."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One next step: a stable ``key``, what to do, the measured ``reason``, and the ``command`` to type (if there is
+    one).
+    """
+
+    key: str
+    title: str
+    reason: str
+    command: str = ""
+
+
+def advise_run(summary: RunSummary) -> tuple[Advice, ...]:
+    """What this run suggests, most important first. Of an invalid run only how to get a valid one."""
+    if not summary.validity.valid:
+        return (_rerun(summary),)
+    found = [rule(summary) for rule in RUN_RULES]
+    return (*(advice for advice in found if advice is not None), *advise_manifest(summary.manifest or {}))
+
+
+def advise_manifest(manifest: Mapping[str, Any]) -> tuple[Advice, ...]:
+    """What a bundle's manifest suggests, before or after any run."""
+    if not manifest:
+        return ()
+    verification = manifest.get("verification") or {}
+    found = [rule(verification) for rule in MANIFEST_RULES]
+    return tuple(advice for advice in found if advice is not None)
+
+
+def advise_bundle(manifest: Mapping[str, Any]) -> tuple[Advice, ...]:
+    """:func:`advise_manifest`, and when nothing stands in the way: measure it on the board."""
+    found = advise_manifest(manifest)
+    verification = manifest.get("verification") or {}
+    if verification.get("passed") is False:
+        return found or (Advice("gate_failed", "Read the failed gate above", "a gate did not pass", ""),)
+    bench = Advice(
+        "bench",
+        "Measure it on the board",
+        "speed, memory and heat are not known until the board has run it",
+        "edgekit bench BUNDLE --with-float",
+    )
+    return (*found, bench)
+
+
+def _rerun(summary: RunSummary) -> Advice:
+    return Advice("rerun", "Measure again", "; ".join(summary.validity.reasons), "edgekit bench BUNDLE")
+
+
+def _throttled(summary: RunSummary) -> Advice | None:
+    thermal = summary.thermal
+    if thermal.throttle_events == 0:
+        return None
+    share = "" if thermal.throttled_share is None else f", {share_text(thermal.throttled_share)} of the run"
+    return Advice(
+        "throttled",
+        "Cool the board or pace the inferences",
+        f"the board throttled {counted(thermal.throttle_events, 'time')}{share}",
+    )
+
+
+def _slowed(summary: RunSummary) -> Advice | None:
+    sustained = summary.sustained
+    if sustained is None or sustained.ratio <= 1.0 + NOISY_COV or summary.thermal.throttle_events:
+        return None
+    return Advice(
+        "slowed",
+        "Plan with the sustained speed, not with the first seconds",
+        f"the last half minute is {digits((sustained.ratio - 1) * 100)} % slower than the first: "
+        f"{latency_text(sustained.sustained_median_ns)} after {latency_text(sustained.burst_median_ns)}",
+    )
+
+
+def _slower_than_float(summary: RunSummary) -> Advice | None:
+    speedup = summary.speedup
+    if speedup is None or speedup.verdict not in ("slower", "same"):
+        return None
+    return Advice(
+        f"int8_{speedup.verdict}",
+        "Find out where the integer model loses its time",
+        f"it runs at {digits(speedup.ratio)}x the speed of the float one; {speedup.reason}",
+        "edgekit inspect BUNDLE",
+    )
+
+
+def _undecided(summary: RunSummary) -> Advice | None:
+    speedup = summary.speedup
+    if speedup is None or speedup.verdict != "undecided":
+        return None
+    return Advice("undecided", "Run longer to decide about the speed", speedup.reason, _longer(summary, 2.0))
+
+
+def _islands(summary: RunSummary) -> Advice | None:
+    main = summary.main
+    if main is None or not main.delegate.partitions or main.delegate.partitions < 2:
+        return None
+    delegate = main.delegate
+    left = ""
+    if delegate.total_operators is not None and delegate.delegated_operators is not None:
+        left = f"; {delegate.total_operators - delegate.delegated_operators} operators stay outside it"
+    return Advice(
+        "islands",
+        "Remove the operators that cut the model into islands",
+        f"{delegate.name or 'the delegate'} got {delegate.partitions} partitions instead of one{left}",
+        "edgekit inspect BUNDLE",
+    )
+
+
+def _no_delegate(summary: RunSummary) -> Advice | None:
+    main = summary.main
+    if main is None or main.delegate.delegated_operators != 0:
+        return None
+    return Advice(
+        "no_delegate",
+        "Try an interpreter with accelerated kernels",
+        "no operator was handed to a delegate, the reference kernels did all the work",
+        "edgekit device prepare NAME",
+    )
+
+
+def _rising(summary: RunSummary) -> Advice | None:
+    thermal = summary.thermal
+    if not thermal.rising or thermal.slope_k_per_min is None or thermal.end_c is None:
+        return None
+    return Advice(
+        "rising",
+        "Run until the temperature stands still",
+        f"at the end it was {thermal.end_c:.1f} °C and still rising by {digits(thermal.slope_k_per_min)} K a minute, "
+        "so the sustained speed is not known yet",
+        _longer(summary, 10.0),
+    )
+
+
+def _busy(summary: RunSummary) -> Advice | None:
+    mean = summary.thermal.busy_other_mean
+    if mean is None or mean <= BUSY_OTHER:
+        return None
+    return Advice(
+        "busy",
+        "Stop the other programs and measure again",
+        f"other programs used {share_text(mean)} of the processor while it ran",
+    )
+
+
+def _noisy(summary: RunSummary) -> Advice | None:
+    main = summary.main
+    if main is None or main.cov is None or main.cov <= NOISY_COV:
+        return None
+    if main.body_cov is not None and main.body_cov <= NOISY_COV:
+        kind = (
+            f"{counted(main.outliers, 'single outlier')} among otherwise even ones "
+            f"(without them {share_text(main.body_cov)})"
+        )
+    else:
+        kind = "all through the run, not from single slow inferences"
+    governor = summary.facts.get("governor")
+    clock = f"; the clock governor is {governor}" if governor and governor != "performance" else ""
+    return Advice(
+        "noisy",
+        "Find what disturbs the run before trusting small differences",
+        f"latency varies by {share_text(main.cov)}, {kind}{clock}",
+    )
+
+
+def _short_tail(summary: RunSummary) -> Advice | None:
+    main = summary.main
+    if main is None or not main.count:
+        return None
+    item = main.percentile(99.0)
+    if not isinstance(item, NotEnough):
+        return None
+    return Advice(
+        "short_tail",
+        "Run longer to know p99",
+        f"p99 needs {item.needs} inferences, this run has {item.has}",
+        _longer(summary, item.needs / item.has),
+    )
+
+
+def _slow_first(summary: RunSummary) -> Advice | None:
+    main = summary.main
+    if main is None or main.first_inference_ns is None or main.median_ns is None:
+        return None
+    if main.first_inference_ns < SLOW_FIRST * main.median_ns:
+        return None
+    return Advice(
+        "slow_first",
+        "Let the app do one inference while it starts",
+        f"the first one took {latency_text(main.first_inference_ns)}, "
+        f"{digits(main.first_inference_ns / main.median_ns)} times the median",
+    )
+
+
+def _no_float(summary: RunSummary) -> Advice | None:
+    if summary.float_variant is not None or summary.kind != "bundle":
+        return None
+    return Advice(
+        "no_float",
+        "Measure the float model beside it",
+        "without it nobody knows what the integers gained on this board",
+        "edgekit bench BUNDLE --with-float",
+    )
+
+
+def _longer(summary: RunSummary, factor: float) -> str:
+    """The command for a run ``factor`` times as long, rounded up to half minutes."""
+    asked = summary.request.get("duration_s") or 30.0  # of each variant
+    seconds = math.ceil(asked * factor * 1.1 / 30.0) * 30
+    return f"edgekit bench BUNDLE --duration {seconds}" if seconds < 86400 else ""
+
+
+def _gate(verification: Mapping[str, Any]) -> Advice | None:
+    failed = [gate for gate in verification.get("gates") or () if gate.get("verdict") != "passed"]
+    if not failed:
+        return None
+    gate = failed[0]
+    command = "edgekit sensitivity BUNDLE" if gate.get("verdict") == "failed" else ""
+    return Advice(
+        "gate_failed" if gate.get("verdict") == "failed" else "gate_undecided",
+        f"Look at the {gate.get('name', 'first')} gate",
+        str(gate.get("message", "it did not pass")),
+        command,
+    )
+
+
+def _accuracy_drop(verification: Mapping[str, Any]) -> Advice | None:
+    accuracy = verification.get("accuracy") or {}
+    difference = accuracy.get("difference_points") or {}
+    high = difference.get("high")
+    if high is None or high >= 0.0:
+        return None
+    return Advice(
+        "accuracy_drop",
+        "Find the operators that cost the accuracy",
+        f"int8 loses {digits(-difference['value'])} points, and at least {digits(-high)} with 95 % confidence",
+        "edgekit sensitivity BUNDLE",
+    )
+
+
+def _accuracy_unknown(verification: Mapping[str, Any]) -> Advice | None:
+    if verification.get("accuracy"):
+        return None
+    return Advice(
+        "accuracy_unknown",
+        "Measure the accuracy on labelled data",
+        "how many answers became wrong is not known, only how much the numbers changed",
+        "edgekit verify BUNDLE --eval-data DATA --labels LABELS",
+    )
+
+
+def _float_operators(verification: Mapping[str, Any]) -> Advice | None:
+    audit = verification.get("audit") or {}
+    operators = audit.get("float_operators") or ()
+    if not operators:
+        return None
+    first = operators[0]
+    return Advice(
+        "float_operators",
+        "Get rid of the float operators",
+        f"{len(operators)} of {audit.get('operators_total', '?')} operators stay float, "
+        f"the first is {first.get('op')}: {first.get('reason') or 'no reason recorded'}",
+        "edgekit inspect BUNDLE",
+    )
+
+
+def _weak_slice(verification: Mapping[str, Any]) -> Advice | None:
+    slices = []
+    for output in (verification.get("int8") or {}).get("outputs") or ():
+        worst = output.get("worst_slice") or {}
+        if worst.get("sqnr_db") is not None:
+            slices.append((worst["sqnr_db"], output.get("name"), worst))
+    if not slices or min(slices, key=lambda item: item[0])[0] >= LOW_SLICE_DB:
+        return None
+    decibels, name, worst = min(slices, key=lambda item: item[0])
+    return Advice(
+        "weak_slice",
+        f"Look at output {name}, index {worst.get('index')} of axis {worst.get('axis')}",
+        f"its error is {decibels:.1f} dB below its signal while the mean hides it; it may need a scale of its own",
+        "edgekit sensitivity BUNDLE",
+    )
+
+
+RUN_RULES: tuple[Callable[[RunSummary], Advice | None], ...] = (
+    _throttled,
+    _slower_than_float,
+    _islands,
+    _no_delegate,
+    _slowed,
+    _rising,
+    _busy,
+    _noisy,
+    _undecided,
+    _short_tail,
+    _slow_first,
+    _no_float,
+)
+MANIFEST_RULES: tuple[Callable[[Mapping[str, Any]], Advice | None], ...] = (
+    _gate,
+    _accuracy_drop,
+    _weak_slice,
+    _float_operators,
+    _accuracy_unknown,
+)

@@ -1,0 +1,222 @@
+"""What a run folder says, once its raw files have been counted: frozen, unit in every name, plain JSON through
+``values.to_json``.
+
+Only data classes: importing this module costs nothing. :func:`edgekit.report.stats.summarise` fills them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MAIN = "model"
+"""The variant that the run is about (the bundle's integer model, or whatever file was given)."""
+FLOAT = "float"
+"""The float model that was interleaved with it, if any."""
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """A percentile that the run has enough inferences for.
+
+    ``low_ns`` and ``high_ns`` bound it with ``confidence`` by order statistics, whatever the distribution; None is an
+    end that the sample cannot bound.
+    """
+
+    percent: float
+    value_ns: float
+    low_ns: float | None
+    high_ns: float | None
+    confidence: float
+    needs: int
+    has: int
+
+    @property
+    def name(self) -> str:
+        """``p50``, ``p99``, ``p99.9``."""
+        return percentile_name(self.percent)
+
+
+@dataclass(frozen=True)
+class NotEnough:
+    """A percentile that must not be printed: it needs ``needs`` inferences and the run has ``has``."""
+
+    percent: float
+    needs: int
+    has: int
+
+    @property
+    def name(self) -> str:
+        """``p50``, ``p99``, ``p99.9``."""
+        return percentile_name(self.percent)
+
+
+def percentile_name(percent: float) -> str:
+    """``p50`` of 50.0, ``p99.9`` of 99.9."""
+    return f"p{percent:g}"
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """Resident memory of the worker process in one stage; None with ``unknown`` saying why where it could not be read."""
+
+    stage: str
+    peak_rss_bytes: int | None
+    rss_bytes: int | None
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
+class DelegateFacts:
+    """How much of the model the interpreter handed to its accelerated kernels. None is unknown."""
+
+    name: str | None = None
+    partitions: int | None = None
+    delegated_operators: int | None = None
+    total_operators: int | None = None
+
+
+@dataclass(frozen=True)
+class VariantSummary:
+    """One model file of the run, in steady state (warm-up excluded).
+
+    ``effective_count`` is what the inferences are worth as independent ones, n(1-r)/(1+r) with ``lag1_correlation`` r.
+    ``outliers`` counts \\|x - median\\| > 5 * 1.4826 * MAD; none is ever removed. ``body_cov`` is 1.4826 * MAD /
+    median, the spread without them. ``inputs`` says what the model was fed with. ``throughput_per_s`` is inferences by the wall time they took, pauses for the other
+    variant excluded.
+    """
+
+    name: str
+    size_bytes: int | None
+    sha256: str | None
+    count: int
+    kept_every: int
+    from_histogram: bool
+    median_ns: float | None
+    mean_ns: float | None
+    min_ns: float | None
+    max_ns: float | None
+    cov: float | None
+    body_cov: float | None
+    outliers: int
+    throughput_per_s: float | None
+    lag1_correlation: float | None
+    effective_count: int
+    percentiles: tuple[Percentile | NotEnough, ...]
+    first_inference_ns: int | None
+    warmup_count: int
+    threads: int | None
+    inputs: str
+    memory: tuple[StageMemory, ...]
+    peak_rss_bytes: int | None
+    delegate: DelegateFacts
+
+    def percentile(self, percent: float) -> Percentile | NotEnough:
+        """The percentile that was asked for; KeyError when it was not computed."""
+        for item in self.percentiles:
+            if item.percent == percent:
+                return item
+        raise KeyError(percent)
+
+
+@dataclass(frozen=True)
+class Sustained:
+    """The first half minute against the last: what heat and clocks did to the speed.
+
+    ``ratio`` is the last median latency by the first (above 1: it became slower), ``retention`` the last throughput by
+    the first. ``steady`` says whether the last three half minutes agree within 2 %.
+    """
+
+    window_s: float
+    burst_median_ns: float
+    sustained_median_ns: float
+    ratio: float
+    retention: float | None
+    steady: bool
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """The float model's median latency divided by the main model's, interleaved on the same board.
+
+    ``verdict`` is of the main model: ``faster``, ``slower``, ``same`` (the interval lies within +-``margin``) or
+    ``undecided``.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    confidence: float
+    pairs: int
+    margin: float
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Thermal:
+    """Temperature, clock and company on the board while the run went. None is unknown, and ``unknown`` says why."""
+
+    start_c: float | None = None
+    end_c: float | None = None
+    max_c: float | None = None
+    slope_k_per_min: float | None = None
+    rising: bool = False
+    clock_min_mhz: float | None = None
+    clock_max_mhz: float | None = None
+    throttle_events: int = 0
+    throttled_share: float | None = None
+    busy_other_mean: float | None = None
+    busy_other_max: float | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Whether the run supports a verdict at all: ``verdict`` is ``valid`` or ``invalid``, with every reason."""
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """True when numbers of this run may be compared with a limit."""
+        return self.verdict == "valid"
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """Everything the report, the terminal and ``--json`` say about one run."""
+
+    id: str
+    model: str
+    kind: str
+    device: str
+    state: str
+    validity: Validity
+    warnings: tuple[str, ...]
+    error: Mapping[str, Any] | None
+    duration_s: float | None
+    variants: tuple[VariantSummary, ...]
+    speedup: Speedup | None
+    sustained: Sustained | None
+    sustained_missing: str
+    thermal: Thermal
+    facts: Mapping[str, Any]
+    request: Mapping[str, Any]
+    manifest: Mapping[str, Any] | None
+
+    @property
+    def main(self) -> VariantSummary | None:
+        """The model that the run is about, or None when it never got to run."""
+        return self.variant(MAIN)
+
+    @property
+    def float_variant(self) -> VariantSummary | None:
+        """The float model beside it, or None when the run had none."""
+        return self.variant(FLOAT)
+
+    def variant(self, name: str) -> VariantSummary | None:
+        """The variant of that name, or None."""
+        return next((item for item in self.variants if item.name == name), None)

@@ -1,0 +1,284 @@
+"""The one table: float against int8, every row measured or saying how to measure it.
+
+Plain rows, so that the page, the terminal and ``--json`` show the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgekit.report.quantity import (
+    BYTES_PER_MB,
+    digits,
+    digits_that_show,
+    interval_text,
+    latency_text,
+    latency_unit,
+    share_text,
+    size_text,
+)
+from edgekit.report.summary import FLOAT, MAIN, NotEnough, Percentile, RunSummary, VariantSummary, percentile_name
+
+MEASURED = "measured"
+NOT_ENOUGH = "not enough"
+NOT_MEASURED = "not measured"
+UNKNOWN = "unknown"
+EMPTY = "empty"
+
+RUN_NOTES = (
+    "Intervals are of 95 %.",
+    "A percentile is shown once the run has the inferences to support it with 99 % confidence.",
+    "Peak memory is of the whole worker process: Python, interpreter and model.",
+)
+
+TABLE_PERCENTS = (50.0, 95.0, 99.0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of the table: ``text`` to show, ``detail`` its interval, or the reason and the command that would
+    measure it.
+
+    ``value``, ``low``, ``high`` are in ``unit``; None where there is nothing or no bound. ``state`` is one of the words
+    above.
+    """
+
+    text: str
+    detail: str = ""
+    state: str = MEASURED
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity: a stable ``key`` for programs, a ``label`` for people, and a cell for each column."""
+
+    key: str
+    label: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``columns`` names the cells of every row."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+
+BLANK = Cell("", state=EMPTY)
+
+
+def not_measured(how: str, *, text: str = "not measured") -> Cell:
+    """A cell that says how its number would come to be."""
+    return Cell(text, how, state=NOT_MEASURED)
+
+
+def main_label(kind: str, manifest: Mapping[str, Any] | None) -> str:
+    """What the main column is called: ``int8`` when it is known to be the bundle's integer model, else ``model``."""
+    return "int8" if kind == "bundle" or manifest is not None else "model"
+
+
+def run_table(summary: RunSummary) -> Table:
+    """Float against the main model as this run measured them, with size, accuracy and agreement from the bundle's
+    manifest.
+
+    A lone model file has no float model to stand against: its table is one column.
+    """
+    label = main_label(summary.kind, summary.manifest)
+    rows = [_size_row(summary), *_quality_rows(summary.manifest, _how_accuracy(summary.kind))]
+    rows += [_percentile_row(summary, percent) for percent in TABLE_PERCENTS]
+    rows += [_throughput_row(summary), _memory_row(summary)]
+    if label != "int8" and summary.float_variant is None:
+        alone = tuple(Row(row.key, row.label, row.cells[1:2]) for row in rows)
+        return Table(summary.model, (label,), alone, RUN_NOTES)
+    return Table(f"Float against {label}", (FLOAT, label, "change"), tuple(rows), RUN_NOTES)
+
+
+def bundle_table(manifest: Mapping[str, Any]) -> Table:
+    """Float against int8 as far as the workstation knows it: speed and memory are the board's to measure."""
+    how = "edgekit bench BUNDLE"
+    rows = [_manifest_size_row(manifest), *_quality_rows(manifest, _how_accuracy("bundle"))]
+    pending = not_measured(how, text="not measured yet")
+    float_pending = not_measured(f"{how} --with-float", text="not measured yet")
+    for percent in TABLE_PERCENTS:
+        rows.append(Row(percentile_name(percent), _latency_label(percent), (float_pending, pending, BLANK)))
+    rows.append(Row("throughput", "throughput", (float_pending, pending, BLANK)))
+    rows.append(Row("peak_memory", "peak memory", (float_pending, pending, BLANK)))
+    return Table("Float against int8", (FLOAT, "int8", "change"), tuple(rows), RUN_NOTES[:1])
+
+
+def _latency_label(percent: float) -> str:
+    return f"{percentile_name(percent)} latency"
+
+
+def _how_accuracy(kind: str) -> str:
+    if kind == "bundle":
+        return "edgekit verify BUNDLE --eval-data DATA --labels LABELS"
+    return "edgekit convert MODEL --eval-data DATA --labels LABELS"
+
+
+def _size_row(summary: RunSummary) -> Row:
+    manifest = summary.manifest or {}
+    main, other = summary.main, summary.float_variant
+    requested = summary.request.get("model") or {}
+    main_bytes = (main.size_bytes if main else None) or requested.get("size_bytes")
+    float_bytes = (other.size_bytes if other else None) or _file_bytes(manifest, "float.tflite")
+    return _sizes(float_bytes, main_bytes)
+
+
+def _manifest_size_row(manifest: Mapping[str, Any]) -> Row:
+    main = _file_bytes(manifest, "model.tflite") or _file_bytes(manifest, "rejected.tflite")
+    return _sizes(_file_bytes(manifest, "float.tflite"), main)
+
+
+def _file_bytes(manifest: Mapping[str, Any], name: str) -> int | None:
+    entry = (manifest.get("files") or {}).get(name) or {}
+    size = entry.get("size_bytes")
+    return int(size) if isinstance(size, int) else None
+
+
+def _sizes(float_bytes: int | None, main_bytes: int | None) -> Row:
+    change = BLANK
+    if float_bytes and main_bytes:
+        ratio = float_bytes / main_bytes
+        word = "smaller" if ratio >= 1 else "larger"
+        factor = ratio if ratio >= 1 else 1 / ratio
+        change = Cell(f"{digits(factor)}x {word}", value=ratio, unit="x")
+    return Row("size", "file size", (_size_cell(float_bytes), _size_cell(main_bytes), change))
+
+
+def _size_cell(size_bytes: int | None) -> Cell:
+    if size_bytes is None:
+        return not_measured("edgekit bench BUNDLE --with-float")
+    return Cell(size_text(size_bytes), value=float(size_bytes), unit="bytes")
+
+
+def _quality_rows(manifest: Mapping[str, Any] | None, how: str) -> list[Row]:
+    verification = (manifest or {}).get("verification") or {}
+    int8 = verification.get("int8") or {}
+    return [_accuracy_row(verification.get("accuracy"), how), _agreement_row(int8.get("outputs"))]
+
+
+def _accuracy_row(accuracy: Mapping[str, Any] | None, how: str) -> Row:
+    if not accuracy:
+        return Row("accuracy", "accuracy", (not_measured(how), not_measured(how), BLANK))
+    metric, count = str(accuracy.get("metric", "accuracy")), accuracy.get("count")
+    difference = accuracy.get("difference_points") or {}
+    change = BLANK
+    if isinstance(difference.get("value"), (int, float)):
+        low, high = difference.get("low"), difference.get("high")
+        detail = interval_text(None if low is None else f"{low:+.1f}", None if high is None else f"{high:+.1f}")
+        change = Cell(
+            f"{difference['value']:+.1f} points", detail, value=difference["value"], low=low, high=high, unit="points"
+        )
+    label = f"{metric} accuracy" + (f", {count} samples" if count is not None else "")
+    return Row("accuracy", label, (_share_cell(accuracy.get("float")), _share_cell(accuracy.get("int8")), change))
+
+
+def _agreement_row(outputs: Sequence[Mapping[str, Any]] | None) -> Row:
+    """The worst output's agreement: how often both models give the same answer."""
+    if outputs is None:
+        return Row(
+            "agreement", "same answer as float", (BLANK, not_measured("edgekit convert MODEL --data DATA"), BLANK)
+        )
+    known = [item["agreement"] for item in outputs if item.get("agreement")]
+    if not known:
+        cell = Cell("does not apply", "no output is a choice between classes", state=UNKNOWN)
+        return Row("agreement", "same answer as float", (BLANK, cell, BLANK))
+    worst = min(known, key=lambda item: item["value"])
+    label = f"same answer as float, {worst['count']} samples"
+    return Row("agreement", label, (BLANK, _share_cell(worst), BLANK))
+
+
+def _share_cell(estimate: Mapping[str, Any] | None) -> Cell:
+    if not estimate or estimate.get("value") is None:
+        return Cell("unknown", state=UNKNOWN)
+    low, high = estimate.get("low"), estimate.get("high")
+    detail = interval_text(None if low is None else share_text(low), None if high is None else share_text(high))
+    return Cell(share_text(estimate["value"]), detail, value=estimate["value"], low=low, high=high, unit="share")
+
+
+def _percentile_row(summary: RunSummary, percent: float) -> Row:
+    change = _speedup_cell(summary) if percent == 50.0 else BLANK
+    cells = tuple(_percentile_cell(summary.variant(name), percent, name) for name in (FLOAT, MAIN))
+    return Row(percentile_name(percent), _latency_label(percent), (*cells, change))
+
+
+def _how_speed(name: str) -> Cell:
+    return not_measured("edgekit bench BUNDLE" + (" --with-float" if name == FLOAT else ""))
+
+
+def _percentile_cell(variant: VariantSummary | None, percent: float, name: str) -> Cell:
+    if variant is None:
+        return _how_speed(name)
+    return percentile_cell(variant.percentile(percent))
+
+
+def percentile_cell(item: Percentile | NotEnough) -> Cell:
+    """The latency with its interval, or how many inferences are missing."""
+    if isinstance(item, NotEnough):
+        return Cell("not enough inferences", f"needs {item.needs}, has {item.has}", state=NOT_ENOUGH)
+    factor, unit = latency_unit(item.value_ns)
+    low, high = item.low_ns or item.value_ns, item.high_ns or item.value_ns
+    significant = digits_that_show(high - low, item.value_ns)
+    ends = [
+        None if end is None else digits(end / factor, significant=significant) for end in (item.low_ns, item.high_ns)
+    ]
+    return Cell(
+        latency_text(item.value_ns, significant=significant),
+        interval_text(ends[0], ends[1]),
+        value=item.value_ns / factor,
+        low=None if item.low_ns is None else item.low_ns / factor,
+        high=None if item.high_ns is None else item.high_ns / factor,
+        unit=unit,
+    )
+
+
+def _speedup_cell(summary: RunSummary) -> Cell:
+    speedup = summary.speedup
+    if speedup is None:
+        return BLANK
+    if speedup.low is None or speedup.high is None:
+        return Cell(speedup.verdict, speedup.reason, state=NOT_ENOUGH)
+    detail = interval_text(f"{digits(speedup.low)}x", f"{digits(speedup.high)}x")
+    text = f"{digits(speedup.ratio)}x speed: {speedup.verdict}"
+    return Cell(text, detail, value=speedup.ratio, low=speedup.low, high=speedup.high, unit="x")
+
+
+def _throughput_row(summary: RunSummary) -> Row:
+    cells = tuple(throughput_cell(summary.variant(name), name) for name in (FLOAT, MAIN))
+    return Row("throughput", "throughput", (*cells, BLANK))
+
+
+def throughput_cell(variant: VariantSummary | None, name: str) -> Cell:
+    """Inferences by second of the time spent on them, back to back."""
+    if variant is None or variant.throughput_per_s is None:
+        return _how_speed(name)
+    text = f"{digits(variant.throughput_per_s)} /s"
+    return Cell(text, f"{variant.count} inferences", value=variant.throughput_per_s, unit="1/s")
+
+
+def _memory_row(summary: RunSummary) -> Row:
+    cells = [memory_cell(summary.variant(name), name) for name in (FLOAT, MAIN)]
+    change, (first, second) = BLANK, (cells[0].value, cells[1].value)
+    if first is not None and second is not None:
+        change = Cell(f"{(second - first) / BYTES_PER_MB:+.1f} MB", value=second - first, unit="bytes")
+    return Row("peak_memory", "peak memory", (*cells, change))
+
+
+def memory_cell(variant: VariantSummary | None, name: str) -> Cell:
+    """The highest resident memory of any stage, or why it is not known."""
+    if variant is None:
+        return _how_speed(name)
+    if variant.peak_rss_bytes is None:
+        reasons = [stage.unknown for stage in variant.memory if stage.unknown]
+        return Cell("unknown", reasons[0] if reasons else "not recorded", state=UNKNOWN)
+    return Cell(size_text(variant.peak_rss_bytes), value=float(variant.peak_rss_bytes), unit="bytes")
