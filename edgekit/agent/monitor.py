@@ -144,5 +144,6 @@ class Monitor:
                 "cpu_mhz": None if fastest_khz is None else round(fastest_khz / 1000),
                 "message": self._message,
                 "pid": os.getpid(),
+                "t_s": round(self.elapsed_s(), 3),
             },
         )

@@ -212,6 +212,8 @@ class Supervisor:
                 "variants": {variant: tally.as_json() for variant, tally in self._tallies.items()},
             },
         )
+        if self._lock is not None:
+            self._lock.release()  # before the last status: who reads that may start the next run at once
         self._monitor.close(state, error["message"] if error else "")
 
     def _collect_what_there_is(self) -> None:

@@ -6,11 +6,14 @@ The affine rule of the TFLite quantisation specification: ``real = scale * (inte
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgekit.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 QUANTIZED_DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 """The integer types that TFLite lets stand for real numbers."""
@@ -18,7 +21,7 @@ QUANTIZED_DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 _LIMITS = {name: (float(np.iinfo(name).min), float(np.iinfo(name).max)) for name in QUANTIZED_DTYPES}
 
 
-def quantize(x: Any, *, scale: float, zero_point: int, dtype: str) -> np.ndarray[Any, Any]:
+def quantize(x: Any, *, scale: float, zero_point: int, dtype: str) -> NDArray[Any]:
     """The integers that stand for ``x``, in ``dtype``, same shape.
 
     ``integer = clip(round(x / scale) + zero_point)``: values beyond the type's range take its nearest end (an infinity too) instead of
@@ -35,9 +38,9 @@ def quantize(x: Any, *, scale: float, zero_point: int, dtype: str) -> np.ndarray
     low, high = _LIMITS[dtype]
     # A value that is too large for float32 becomes an infinity and then the end of the range: the right answer.
     with np.errstate(over="ignore", invalid="ignore"):
-        quotient = np.empty(real.shape, work)
+        quotient: NDArray[Any] = np.empty(real.shape, work)
         np.divide(real, scale, out=quotient, dtype=work, casting="unsafe")
-    if quotient.size and np.isnan(quotient.min()):  # NaN as soon as one value is
+    if quotient.size and np.isnan(np.min(quotient)):  # NaN as soon as one value is
         raise DataError(f"{int(np.isnan(quotient).sum())} of {quotient.size} input values are NaN")
     # In place throughout: each temporary of a picture's size costs more than the arithmetic.
     np.rint(quotient, out=quotient)
@@ -46,7 +49,7 @@ def quantize(x: Any, *, scale: float, zero_point: int, dtype: str) -> np.ndarray
     return quotient.astype(dtype)
 
 
-def dequantize(integers: Any, *, scale: float, zero_point: int) -> np.ndarray[Any, Any]:
+def dequantize(integers: Any, *, scale: float, zero_point: int) -> NDArray[Any]:
     """The real numbers that ``integers`` stand for, float32, same shape: ``scale * (integer - zero_point)``."""
     _refuse_scale(scale)
     array = np.asarray(integers)

@@ -1,0 +1,38 @@
+"""The agent as one file: a zipapp of the parts that run on the board, the same bytes for the same sources."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+
+import edgekit
+
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+_PARTS = ("__init__.py", "errors.py", "values.py", "runtime", "agent")
+_MAIN = b"import sys\n\nfrom edgekit.agent.__main__ import main\n\nsys.exit(main())\n"
+
+
+@functools.cache
+def build_agent() -> bytes:
+    """``agent.pyz``: runs with any Python 3.8 or later that finds numpy and an interpreter, without edgekit installed."""
+    package = Path(edgekit.__file__).parent
+    members = {"__main__.py": _MAIN}
+    for part in _PARTS:
+        path = package / part
+        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            members[f"edgekit/{source.relative_to(package).as_posix()}"] = source.read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in sorted(members.items()):
+            entry = zipfile.ZipInfo(name, _ZIP_EPOCH)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, compresslevel=9)
+    return buffer.getvalue()
+
+
+def agent_name() -> str:
+    """The agent's file name on a board, by its content."""
+    return f"agent-{hashlib.sha256(build_agent()).hexdigest()[:16]}.pyz"
