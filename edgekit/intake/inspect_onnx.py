@@ -152,7 +152,11 @@ def _facts(model: Any) -> dict[str, int | str]:
 
 def _notes(model: Any, operators: Sequence[tuple[str, str, bool]]) -> tuple[str, ...]:
     notes = [f"input {value.name} leaves sizes open: {shape_words(value.shape)}" for value in dynamic_inputs(model)]
-    quantizing = sum(1 for name, _, _ in operators if name.endswith(("QuantizeLinear", "QLinearConv", "QLinearMatMul")))
+    quantizing = sum(
+        1
+        for name, _, _ in operators
+        if name.endswith(("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"))
+    )
     if quantizing:
         notes.append(
             f"the model is quantised already ({quantizing} QuantizeLinear, DequantizeLinear or QLinear operators)"

@@ -55,9 +55,7 @@ def activation_peak_bytes(graph: Graph) -> int | None:
     Graph inputs, outputs and variables live throughout, as in the interpreter's own planner; everything else from its producer to its
     last reader. Delegates keep their own memory, so with XNNPACK this is a lower bound.
     """
-    throughout = {index for index in (*graph.inputs, *graph.outputs)} | {
-        t.index for t in graph.tensors if t.is_variable
-    }
+    throughout = {*graph.inputs, *graph.outputs, *(tensor.index for tensor in graph.tensors if tensor.is_variable)}
     born = graph.producers()
     readers = graph.consumers()
     end = len(graph.operators)

@@ -70,7 +70,7 @@ def _typed_items(tensor: Any) -> int:
 def _all_strings(model: Any) -> Iterator[tuple[Any, ...]]:
     """The texts that programs look at: names, kinds, domains, symbols."""
     yield from ((item.domain,) for item in model.opset_import)
-    yield model.producer_name, model.producer_version
+    yield model.producer_name, model.producer_version, model.graph.name
     for function in model.functions:
         yield function.name, function.domain, *function.input, *function.output, *function.attribute
         for node in function.node:

@@ -24,6 +24,7 @@ Dim = int | str
 """One size of a shape: a number, a symbol ("batch"), or "?" for an open size without a name."""
 
 _PROTOBUF_LIMIT = 2**31 - 1
+_NO_TENSORS = ("sequence", "optional", "map", "sparse_tensor", "opaque", "unknown")
 _AGAIN = "copy or download the file again and compare its size and sha256 with the original"
 
 
@@ -264,8 +265,9 @@ def _corrupt(path: Path, why: str) -> ModelFileError:
 
 
 def _unknown_input(name: str, known: list[str]) -> UsageError:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]}?" if close else f"its inputs: {', '.join(known)}"
+    lowered = {item.lower(): item for item in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
+    hint = f"did you mean {lowered[close[0]]}?" if close else f"its inputs: {', '.join(known)}"
     return UsageError(f"the model has no input {name!r}", hint=hint, code="input_unknown", details={"inputs": known})
 
 
@@ -280,6 +282,8 @@ def _check_shape(value: OnnxValue, shape: Sequence[int], symbols: dict[str, int]
 
     if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in shape):
         raise refuse("each size is a whole number above 0")
+    if value.dtype in _NO_TENSORS:
+        raise refuse(f"it is a {value.dtype}, not a tensor")
     if value.shape is None:
         return
     if len(shape) != len(value.shape):

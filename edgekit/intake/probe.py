@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -28,9 +29,11 @@ _STAGES = {
 _MARK = "edgekit_probe"
 _LEAST_MEMORY_BYTES = 4 * 2**30
 _SEED = 20240229
-# The child gets exactly this process's import path (as multiprocessing does it): the same edgekit, from a checkout or a wheel, and
-# no module of the same name from the folder that the user happens to be in.
-_START = "import json,runpy,sys; sys.path[:]=json.loads(sys.argv.pop(1)); runpy.run_module('edgekit.intake.probe',run_name='__main__',alter_sys=True)"
+# The child gets this process's import path, as multiprocessing does it, so it finds the same edgekit, from a checkout or a wheel.
+_START = (
+    "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "runpy.run_module('edgekit.intake.probe', run_name='__main__', alter_sys=True)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +75,8 @@ def probe(path: str | Path, *, invoke: bool, timeout_s: float = 60.0, threads: i
     The input is the same each time: noise of -1..1 for floats and over the whole range for quantised integers, zeros for other
     integers (they are often indices) and booleans.
     """
-    command = [sys.executable, "-P", "-c", _START, json.dumps(sys.path), str(path), "--threads", str(threads)]
+    # -I: nothing from the current folder or PYTHONPATH is imported before the path is set
+    command = [sys.executable, "-I", "-c", _START, json.dumps(_import_path()), str(path), "--threads", str(threads)]
     if invoke:
         command.append("--invoke")
     try:
@@ -127,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = {"ok": False, "failure": error.message, "code": error.code}
     except MemoryError:
         result = {"ok": False, "failure": "the model needs more memory than this machine has", "code": "out_of_memory"}
-    except Exception as error:  # noqa: BLE001 - the interpreter raises anything on a damaged model; whatever it is, it is the answer
+    except Exception as error:  # the interpreter raises anything on a damaged model; whatever it is, it is the answer
         words = f"{type(error).__name__}: {error}"
         result = {"ok": False, "failure": f"the interpreter failed: {words[:500]}", "code": "interpreter_failed"}
     print(json.dumps({_MARK: "result", **result}), flush=True)
@@ -190,7 +194,6 @@ def _say(stage: str) -> None:
 
 def _limit_resources() -> None:
     """No core file from a crash, and no more memory than the machine has: a damaged shape must not start the kernel's killer."""
-    import os
     import resource
 
     try:
@@ -201,6 +204,13 @@ def _limit_resources() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
     except (OSError, ValueError):
         pass  # a stricter limit is already in force
+
+
+def _import_path() -> list[str]:
+    """This process's, without "" (the folder that the user happens to be in), and with the place of this very edgekit."""
+    place = str(Path(__file__).resolve().parents[2])
+    entries = [os.path.abspath(entry) for entry in sys.path if entry]
+    return entries if place in entries else [*entries, place]
 
 
 def _read_lines(output: bytes | None) -> tuple[str, Mapping[str, Any] | None]:

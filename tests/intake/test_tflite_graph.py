@@ -14,7 +14,14 @@ from edgekit.runtime.backend import open_backend
 def test_tensors_operators_and_their_connections() -> None:
     graph = tflite.graph(tflite.read(tflite.serialize(float_conv_tflite())))
     x, weights, _, conv, shape, flat, *_, y = graph.tensors
-    assert (x.name, x.shape, x.dtype, x.is_constant, x.size_bytes, x.quant) == ("x", (1, 8, 8, 3), "float32", False, 768, None)
+    assert (x.name, x.shape, x.dtype, x.is_constant, x.size_bytes, x.quant) == (
+        "x",
+        (1, 8, 8, 3),
+        "float32",
+        False,
+        768,
+        None,
+    )
     assert (weights.is_constant, weights.size_bytes, weights.is_float) == (True, 432, True)
     assert (shape.dtype, shape.is_constant, shape.is_float) == ("int32", True, False)
     assert [(item.name, item.inputs, item.outputs) for item in graph.operators] == [
@@ -36,7 +43,11 @@ def test_quantisation_per_tensor_and_per_channel() -> None:
     tiny.operator("FULLY_CONNECTED", [x, weights, -1], [y])
     graph = tflite.graph(tflite.read(tflite.serialize(tiny.model(tiny.graph([x], [y])))))
     single, many = graph.tensors[x].quant, graph.tensors[weights].quant
-    assert single is not None and (single.scales.tolist(), single.zero_points.tolist(), single.axis) == ([0.5], [-3], None)
+    assert single is not None and (single.scales.tolist(), single.zero_points.tolist(), single.axis) == (
+        [0.5],
+        [-3],
+        None,
+    )
     assert many is not None and many.axis == 0 and many.zero_points.tolist() == [0, 0, 0]
     np.testing.assert_array_equal(many.scales, np.array([0.1, 0.2, 0.3], np.float32))
     assert graph.operators[0].inputs == (x, weights, -1)
@@ -121,4 +132,6 @@ def test_signatures_belong_to_their_graph() -> None:
     signature.outputs[0].name, signature.outputs[0].tensorIndex = "scores", 8
     model.signatureDefs = [signature]
     found = tflite.graph(tflite.read(tflite.serialize(model))).signatures
-    assert [(item.key, dict(item.inputs), dict(item.outputs)) for item in found] == [("serving_default", {"picture": 0}, {"scores": 8})]
+    assert [(item.key, dict(item.inputs), dict(item.outputs)) for item in found] == [
+        ("serving_default", {"picture": 0}, {"scores": 8})
+    ]

@@ -144,7 +144,9 @@ def test_damage_gives_a_model_or_an_edgekit_error(seed: int) -> None:
     for _ in range(150):
         damaged = bytearray(content)
         for _ in range(rng.randrange(1, 12)):
-            damaged[rng.randrange(len(damaged) if rng.random() < 0.3 else structure)] = rng.choice((0, 1, 2, 4, 255, rng.randrange(256)))
+            damaged[rng.randrange(len(damaged) if rng.random() < 0.3 else structure)] = rng.choice(
+                (0, 1, 2, 4, 255, rng.randrange(256))
+            )
         try:
             model = tflite.read(bytes(damaged))
             for number in range(len(model.subgraphs)):

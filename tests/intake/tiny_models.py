@@ -137,7 +137,16 @@ def float_conv_tflite() -> Any:
     dense_weights = tiny.tensor("dense/w", (10, 64), data=rng.normal(size=(10, 64)).astype(np.float32))
     dense_bias = tiny.tensor("dense/b", (10,), data=np.zeros(10, np.float32))
     y = tiny.tensor("y", (1, 10))
-    tiny.operator("CONV_2D", [x, weights, bias], [conv], strideH=2, strideW=2, fusedActivationFunction=1, dilationHFactor=1, dilationWFactor=1)
+    tiny.operator(
+        "CONV_2D",
+        [x, weights, bias],
+        [conv],
+        strideH=2,
+        strideW=2,
+        fusedActivationFunction=1,
+        dilationHFactor=1,
+        dilationWFactor=1,
+    )
     tiny.operator("RESHAPE", [conv, shape], [flat], newShape=[1, 64])
     tiny.operator("FULLY_CONNECTED", [flat, dense_weights, dense_bias], [y])
     return tiny.model(tiny.graph([x], [y]))
@@ -153,6 +162,102 @@ def endless_tflite() -> Any:
     truth = tiny.tensor("c/true", (1,), "bool")
     tiny.operator("EQUAL", [value, value], [truth])
     condition = tiny.graph([value], [truth], "condition")
-    before, one, after = tiny.tensor("b/x", (1,)), tiny.tensor("b/zero", (1,), data=np.zeros(1, np.float32)), tiny.tensor("b/y", (1,))
+    before, one, after = (
+        tiny.tensor("b/x", (1,)),
+        tiny.tensor("b/zero", (1,), data=np.zeros(1, np.float32)),
+        tiny.tensor("b/y", (1,)),
+    )
     tiny.operator("ADD", [before, one], [after])
     return tiny.model(main, condition, tiny.graph([before], [after], "body"))
+
+
+def onnx_model(
+    nodes: Sequence[Any],
+    inputs: dict[str, Sequence[Any]],
+    outputs: dict[str, Sequence[Any] | None],
+    constants: dict[str, np.ndarray] | None = None,
+    *,
+    opset: int = 17,
+    ir: int = 9,
+    dtypes: dict[str, str] | None = None,
+) -> Any:
+    """A ``ModelProto`` of ``nodes``; inputs and outputs are float32 unless ``dtypes`` says otherwise."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    def info(name: str, shape: Sequence[Any] | None) -> Any:
+        word = (dtypes or {}).get(name, "float32")
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(word)), shape)
+
+    graph = helper.make_graph(
+        list(nodes),
+        "tiny",
+        [info(name, shape) for name, shape in inputs.items()],
+        [info(name, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="tiny", ir_version=ir
+    )
+    assert isinstance(model, onnx.ModelProto)
+    return model
+
+
+def conv_onnx(batch: Any = 1) -> Any:
+    """Input Nx3x8x8, Conv 3x3 pad 1 to 4 channels, Relu, GlobalAveragePool, Flatten, Gemm to 10.
+
+    By hand for N = 1: convolution 4*8*8 * 27 = 6,912 MACs, Gemm 10 * 4 = 40; parameters 4*27+4 + 40+10 = 162.
+    """
+    from onnx import helper
+
+    rng = np.random.default_rng(2)
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "dw", "db"], ["y"], transB=1),
+    ]
+    constants = {
+        "w": rng.normal(size=(4, 3, 3, 3)).astype(np.float32),
+        "b": np.zeros(4, np.float32),
+        "dw": rng.normal(size=(10, 4)).astype(np.float32),
+        "db": np.zeros(10, np.float32),
+    }
+    return onnx_model(nodes, {"x": [batch, 3, 8, 8]}, {"y": [batch, 10]}, constants)
+
+
+def partly_quantized_tflite() -> Any:
+    """An int8 graph with two float islands: DEQUANTIZE, EXP, NEG, QUANTIZE, and after an int8 ABS a lone DEQUANTIZE, SQRT, QUANTIZE.
+
+    The first island has a float constant side input (an ADD).
+    """
+    tiny = TinyTflite()
+
+    def quantized(name: str) -> int:
+        return tiny.tensor(name, (1, 4), "int8", scale=0.1)
+
+    x, y1, y2, y3 = (quantized(name) for name in ("x", "q/neg", "q/abs", "q/sqrt"))
+    floats = {name: tiny.tensor(name, (1, 4)) for name in ("d", "exp", "added", "neg", "d2", "sqrt")}
+    constant = tiny.tensor("one", (1,), data=np.ones(1, np.float32))
+    tiny.operator("DEQUANTIZE", [x], [floats["d"]])
+    tiny.operator("EXP", [floats["d"]], [floats["exp"]])
+    tiny.operator("ADD", [floats["exp"], constant], [floats["added"]])
+    tiny.operator("NEG", [floats["added"]], [floats["neg"]])
+    tiny.operator("QUANTIZE", [floats["neg"]], [y1])
+    tiny.operator("ABS", [y1], [y2])
+    tiny.operator("DEQUANTIZE", [y2], [floats["d2"]])
+    tiny.operator("SQRT", [floats["d2"]], [floats["sqrt"]])
+    tiny.operator("QUANTIZE", [floats["sqrt"]], [y3])
+    return tiny.model(tiny.graph([x], [y3]))
+
+
+def recursive_tflite() -> Any:
+    """A WHILE whose body is the graph that it stands in: the interpreter overflows its stack while it prepares it."""
+    tiny = TinyTflite()
+    x, y = tiny.tensor("x", (1,)), tiny.tensor("y", (1,))
+    tiny.operator("WHILE", [x], [y], condSubgraphIndex=1, bodySubgraphIndex=0)
+    main = tiny.graph([x], [y])
+    value, truth = tiny.tensor("c/x", (1,)), tiny.tensor("c/true", (1,), "bool")
+    tiny.operator("EQUAL", [value, value], [truth])
+    return tiny.model(main, tiny.graph([value], [truth], "condition"))
