@@ -186,7 +186,7 @@ def test_quantised_onnx_is_noted_and_its_parameters_counted(tmp_path: Path) -> N
         helper.make_node("DequantizeLinear", ["b", "s", "bz"], ["db"]),
         helper.make_node("Gemm", ["d", "dw", "db"], ["y"]),
     ]
-    constants = {
+    constants: dict[str, np.ndarray] = {
         "s": np.array(0.1, np.float32),
         "z": np.array(0, np.int8),
         "bz": np.array(0, np.int32),
