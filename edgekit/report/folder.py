@@ -115,7 +115,7 @@ def _check_is_run_folder(path: Path) -> None:
         raise UsageError(
             f"no run folder at {path}",
             code="run_folder_missing",
-            hint="edgekit jobs    lists the runs that can be collected",
+            hint="ls runs    shows the runs that are kept here",
         )
     if not path.is_dir():
         raise UsageError(
@@ -133,7 +133,7 @@ def _check_is_run_folder(path: Path) -> None:
     raise UsageError(
         f"{path} is not a run folder: it has no request.json",
         code="run_folder_invalid",
-        hint="a run folder is what `edgekit bench` and `edgekit collect` write under ./runs",
+        hint="a run folder is what `edgekit bench` writes under ./runs",
     )
 
 
@@ -142,7 +142,7 @@ def _required_json(path: Path) -> Mapping[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"cannot read {path}: {error}", code="run_folder_invalid", hint="collect the run again: edgekit collect RUN"
+            f"cannot read {path}: {error}", code="run_folder_invalid", hint="measure again: edgekit bench BUNDLE"
         ) from error
     if not isinstance(data, dict):
         raise UsageError(f"{path} is not a JSON object", code="run_folder_invalid")

@@ -138,7 +138,6 @@ def _no_delegate(summary: RunSummary) -> Advice | None:
         "no_delegate",
         "Try an interpreter with accelerated kernels",
         "no operator was handed to a delegate, the reference kernels did all the work",
-        "edgekit device prepare NAME",
     )
 
 
@@ -230,7 +229,7 @@ def _longer(summary: RunSummary, factor: float) -> str:
     """The command for a run ``factor`` times as long, rounded up to half minutes."""
     asked = summary.request.get("duration_s") or 30.0  # of each variant
     seconds = math.ceil(asked * factor * 1.1 / 30.0) * 30
-    return f"edgekit bench BUNDLE --duration {seconds}" if seconds < 86400 else ""
+    return f"edgekit bench BUNDLE --duration {seconds}s" if seconds < 86400 else ""
 
 
 def _gate(verification: Mapping[str, Any]) -> Advice | None:
@@ -238,12 +237,11 @@ def _gate(verification: Mapping[str, Any]) -> Advice | None:
     if not failed:
         return None
     gate = failed[0]
-    command = "edgekit sensitivity BUNDLE" if gate.get("verdict") == "failed" else ""
     return Advice(
         "gate_failed" if gate.get("verdict") == "failed" else "gate_undecided",
         f"Look at the {gate.get('name', 'first')} gate",
         str(gate.get("message", "it did not pass")),
-        command,
+        "edgekit inspect BUNDLE",
     )
 
 
@@ -257,7 +255,7 @@ def _accuracy_drop(verification: Mapping[str, Any]) -> Advice | None:
         "accuracy_drop",
         "Find the operators that cost the accuracy",
         f"int8 loses {digits(-difference['value'])} points, and at least {digits(-high)} with 95 % confidence",
-        "edgekit sensitivity BUNDLE",
+        "edgekit inspect BUNDLE",
     )
 
 
@@ -268,7 +266,7 @@ def _accuracy_unknown(verification: Mapping[str, Any]) -> Advice | None:
         "accuracy_unknown",
         "Measure the accuracy on labelled data",
         "how many answers became wrong is not known, only how much the numbers changed",
-        "edgekit verify BUNDLE --eval-data DATA --labels LABELS",
+        "edgekit convert MODEL --data DATA --labels LABELS",
     )
 
 
@@ -300,7 +298,6 @@ def _weak_slice(verification: Mapping[str, Any]) -> Advice | None:
         "weak_slice",
         f"Look at output {name}, index {worst.get('index')} of axis {worst.get('axis')}",
         f"its error is {decibels:.1f} dB below its signal while the mean hides it; it may need a scale of its own",
-        "edgekit sensitivity BUNDLE",
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from edgekit.report.next_steps import Advice
 from edgekit.report.table import Table
 
+LONGEST_WORD = 24
+"""Characters of a word that a column of a table makes room for; tensor names are longer and may break."""
 TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -99,7 +101,13 @@ def render(template: str, **context: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.tests["long"] = is_long
     return environment.get_template(template).render(**context)
+
+
+def is_long(text: str) -> bool:
+    """Whether a word of ``text`` is too long to be kept whole in a column."""
+    return any(len(word) > LONGEST_WORD for word in text.split())
 
 
 def facts_grid(pairs: Iterable[tuple[str, str]]) -> Grid:

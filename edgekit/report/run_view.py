@@ -147,7 +147,7 @@ def _share(value: float | None) -> str:
 
 def _counted(variant: VariantSummary) -> str:
     if variant.from_histogram:
-        return f"{variant.count}, in an exact histogram; every {variant.kept_every}th latency was kept"
+        return f"{variant.count}, counted exactly; 1 in {variant.kept_every} latencies is kept"
     return str(variant.count)
 
 

@@ -33,6 +33,10 @@ RUN_NOTES = (
     "Peak memory is of the whole worker process: Python, interpreter and model.",
 )
 
+HOW_SPEED = "edgekit bench BUNDLE"
+HOW_AGREEMENT = "edgekit convert MODEL --data DATA"
+HOW_ACCURACY = f"{HOW_AGREEMENT} --labels LABELS"
+
 TABLE_PERCENTS = (50.0, 95.0, 99.0)
 
 
@@ -93,7 +97,7 @@ def run_table(summary: RunSummary) -> Table:
     A lone model file has no float model to stand against: its table is one column.
     """
     label = main_label(summary.kind, summary.manifest)
-    rows = [_size_row(summary), *_quality_rows(summary.manifest, _how_accuracy(summary.kind))]
+    rows = [_size_row(summary), *_quality_rows(summary.manifest)]
     rows += [_percentile_row(summary, percent) for percent in TABLE_PERCENTS]
     rows += [_throughput_row(summary), _memory_row(summary)]
     if label != "int8" and summary.float_variant is None:
@@ -104,10 +108,12 @@ def run_table(summary: RunSummary) -> Table:
 
 def bundle_table(manifest: Mapping[str, Any]) -> Table:
     """Float against int8 as far as the workstation knows it: speed and memory are the board's to measure."""
-    how = "edgekit bench BUNDLE"
-    rows = [_manifest_size_row(manifest), *_quality_rows(manifest, _how_accuracy("bundle"))]
-    pending = not_measured(how, text="not measured yet")
-    float_pending = not_measured(f"{how} --with-float", text="not measured yet")
+    rows = [_manifest_size_row(manifest), *_quality_rows(manifest)]
+    if _file_bytes(manifest, "rejected.tflite") is not None:
+        float_pending = pending = not_measured("a rejected model is not taken to a board")
+    else:
+        pending = not_measured(HOW_SPEED, text="not measured yet")
+        float_pending = not_measured(f"{HOW_SPEED} --with-float", text="not measured yet")
     for percent in TABLE_PERCENTS:
         rows.append(Row(percentile_name(percent), _latency_label(percent), (float_pending, pending, BLANK)))
     rows.append(Row("throughput", "throughput", (float_pending, pending, BLANK)))
@@ -117,12 +123,6 @@ def bundle_table(manifest: Mapping[str, Any]) -> Table:
 
 def _latency_label(percent: float) -> str:
     return f"{percentile_name(percent)} latency"
-
-
-def _how_accuracy(kind: str) -> str:
-    if kind == "bundle":
-        return "edgekit verify BUNDLE --eval-data DATA --labels LABELS"
-    return "edgekit convert MODEL --eval-data DATA --labels LABELS"
 
 
 def _size_row(summary: RunSummary) -> Row:
@@ -157,19 +157,19 @@ def _sizes(float_bytes: int | None, main_bytes: int | None) -> Row:
 
 def _size_cell(size_bytes: int | None) -> Cell:
     if size_bytes is None:
-        return not_measured("edgekit bench BUNDLE --with-float")
+        return not_measured(f"{HOW_SPEED} --with-float")
     return Cell(size_text(size_bytes), value=float(size_bytes), unit="bytes")
 
 
-def _quality_rows(manifest: Mapping[str, Any] | None, how: str) -> list[Row]:
+def _quality_rows(manifest: Mapping[str, Any] | None) -> list[Row]:
     verification = (manifest or {}).get("verification") or {}
     int8 = verification.get("int8") or {}
-    return [_accuracy_row(verification.get("accuracy"), how), _agreement_row(int8.get("outputs"))]
+    return [_accuracy_row(verification.get("accuracy")), _agreement_row(int8.get("outputs"))]
 
 
-def _accuracy_row(accuracy: Mapping[str, Any] | None, how: str) -> Row:
+def _accuracy_row(accuracy: Mapping[str, Any] | None) -> Row:
     if not accuracy:
-        return Row("accuracy", "accuracy", (not_measured(how), not_measured(how), BLANK))
+        return Row("accuracy", "accuracy", (not_measured(HOW_ACCURACY), not_measured(HOW_ACCURACY), BLANK))
     metric, count = str(accuracy.get("metric", "accuracy")), accuracy.get("count")
     difference = accuracy.get("difference_points") or {}
     change = BLANK
@@ -186,9 +186,7 @@ def _accuracy_row(accuracy: Mapping[str, Any] | None, how: str) -> Row:
 def _agreement_row(outputs: Sequence[Mapping[str, Any]] | None) -> Row:
     """The worst output's agreement: how often both models give the same answer."""
     if outputs is None:
-        return Row(
-            "agreement", "same answer as float", (BLANK, not_measured("edgekit convert MODEL --data DATA"), BLANK)
-        )
+        return Row("agreement", "same answer as float", (BLANK, not_measured(HOW_AGREEMENT), BLANK))
     known = [item["agreement"] for item in outputs if item.get("agreement")]
     if not known:
         cell = Cell("does not apply", "no output is a choice between classes", state=UNKNOWN)
@@ -213,7 +211,7 @@ def _percentile_row(summary: RunSummary, percent: float) -> Row:
 
 
 def _how_speed(name: str) -> Cell:
-    return not_measured("edgekit bench BUNDLE" + (" --with-float" if name == FLOAT else ""))
+    return not_measured(HOW_SPEED + (" --with-float" if name == FLOAT else ""))
 
 
 def _percentile_cell(variant: VariantSummary | None, percent: float, name: str) -> Cell:

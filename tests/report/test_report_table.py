@@ -105,7 +105,9 @@ def test_a_bundle_knows_everything_but_speed(make_manifest: Callable[..., dict[s
 def test_a_rejected_bundle_still_has_its_size(make_manifest: Callable[..., dict[str, Any]]) -> None:
     manifest = make_manifest()
     manifest["files"]["rejected.tflite"] = manifest["files"].pop("model.tflite")
-    assert rows_of(bundle_table(manifest))["size"].cells[1].text == "3.60 MB"
+    rows = rows_of(bundle_table(manifest))
+    assert rows["size"].cells[1].text == "3.60 MB"
+    assert rows["p50"].cells[1].detail == "a rejected model is not taken to a board"
 
 
 def test_outputs_that_are_no_choice_have_no_agreement(make_manifest: Callable[..., dict[str, Any]]) -> None:
@@ -113,7 +115,7 @@ def test_outputs_that_are_no_choice_have_no_agreement(make_manifest: Callable[..
     manifest["verification"]["int8"]["outputs"][0]["agreement"] = None
     rows = rows_of(bundle_table(manifest))
     assert rows["agreement"].cells[1].state == UNKNOWN
-    assert rows["accuracy"].cells[1].detail.startswith("edgekit verify BUNDLE --eval-data")
+    assert rows["accuracy"].cells[1].detail.startswith("edgekit convert MODEL --data")
 
 
 def test_the_worst_output_speaks_for_the_agreement(make_manifest: Callable[..., dict[str, Any]]) -> None:
