@@ -309,7 +309,9 @@ def _no_route(failures: Sequence[ConversionError], routes: Sequence[frontends.Fr
     wrong = [error for error in failures if isinstance(error, ParityError)]
     worst = wrong[0] if wrong else last
     size = frontends.KINDS[others[0]].size_mb if others else 0
-    more = f"the front end {others[0]} may do better: edgekit frontend add {others[0]} (about {size} MB)" if others else ""
+    more = (
+        f"the front end {others[0]} may do better: edgekit frontend add {others[0]} (about {size} MB)" if others else ""
+    )
     return type(worst)(
         worst.message,
         hint=" ".join(part for part in (worst.hint, more) if part),
@@ -382,4 +384,14 @@ def preprocessing_of(recipe: Recipe, given: Preprocessing | None) -> Preprocessi
     return given if given is not None else recipe.preprocessing
 
 
-__all__ = ["ConvertPlan", "ConvertRequest", "ConvertResult", "Progress", "Silent", "StageRecord", "convert", "plan", "preprocessing_of"]
+__all__ = [
+    "ConvertPlan",
+    "ConvertRequest",
+    "ConvertResult",
+    "Progress",
+    "Silent",
+    "StageRecord",
+    "convert",
+    "plan",
+    "preprocessing_of",
+]

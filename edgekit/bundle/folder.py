@@ -25,9 +25,13 @@ def check_target(out: Path, *, force: bool, needed_bytes: int) -> None:
         if not out.is_dir() or out.is_symlink():
             raise OutputError(f"{out} exists and is not a folder", hint="choose another --out")
         if not force:
-            raise OutputError(f"{out} is already there", hint="choose another --out, or replace it as a whole with --force")
+            raise OutputError(
+                f"{out} is already there", hint="choose another --out, or replace it as a whole with --force"
+            )
         if any(out.iterdir()) and not (out / MARKER).is_file():
-            raise OutputError(f"{out} is a folder but no bundle (it has no {MARKER}): it is not replaced", hint="choose another --out")
+            raise OutputError(
+                f"{out} is a folder but no bundle (it has no {MARKER}): it is not replaced", hint="choose another --out"
+            )
     parent = _existing_parent(out)
     if not os.access(parent, os.W_OK):
         raise OutputError(f"{parent} is not writable", hint="choose another --out")

@@ -105,7 +105,9 @@ def open_function(spec: str, inputs: Sequence[IoSpec], options: DataOptions) -> 
         spools: dict[str, _Spool] = {}
         for count, sample in enumerate(_samples(spec, function)):
             if count and set(sample) != set(spools):
-                raise DataError(f"{spec}: sample {count} has arrays {sorted(sample)}, the first one had {sorted(spools)}")
+                raise DataError(
+                    f"{spec}: sample {count} has arrays {sorted(sample)}, the first one had {sorted(spools)}"
+                )
             for name, array in sample.items():
                 spool = spools.setdefault(name, _Spool(Path(folder) / f"{len(spools)}.bin"))
                 spool.append(spec, count, name, np.asarray(array))
@@ -147,7 +149,7 @@ def _function(spec: str) -> Callable[[], Any]:
     sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # noqa: BLE001 - the user's module may raise anything
+    except Exception as error:
         raise DataError(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(os.getcwd())
@@ -166,7 +168,7 @@ def _samples(spec: str, function: Callable[[], Any]) -> Iterator[Mapping[str, An
             yield sample
     except DataError:
         raise
-    except Exception as error:  # noqa: BLE001 - as above
+    except Exception as error:
         raise DataError(f"{spec} failed: {type(error).__name__}: {error}") from error
 
 
@@ -263,9 +265,17 @@ def _refuse_shape(source: str, column: Column, spec: IoSpec) -> NoReturn:
     hint = f"give arrays of shape (samples, {', '.join(map(str, inner))})"
     if len(row) == len(inner) >= 3:
         if (*row[-1:], *row[:-1]) == inner:
-            hint += "; these look channels-last: transpose(0, 3, 1, 2)" if len(row) == 3 else "; move the last axis to the front"
+            hint += (
+                "; these look channels-last: transpose(0, 3, 1, 2)"
+                if len(row) == 3
+                else "; move the last axis to the front"
+            )
         elif (*row[1:], row[0]) == inner:
-            hint += "; these look channels-first: transpose(0, 2, 3, 1)" if len(row) == 3 else "; move the first axis to the end"
+            hint += (
+                "; these look channels-first: transpose(0, 2, 3, 1)"
+                if len(row) == 3
+                else "; move the first axis to the end"
+            )
     raise DataError(
         f"{source}: one sample of {column.name!r} has shape {list(row)} (rank {len(row)}), and the model takes {list(inner)} "
         f"(rank {len(inner)})",
@@ -274,9 +284,7 @@ def _refuse_shape(source: str, column: Column, spec: IoSpec) -> NoReturn:
     )
 
 
-def _labels(
-    source: str, columns: Mapping[str, Column], options: DataOptions, count: int
-) -> NDArray[np.int64] | None:
+def _labels(source: str, columns: Mapping[str, Column], options: DataOptions, count: int) -> NDArray[np.int64] | None:
     if options.labels is None:
         return None
     column = columns.get(options.labels)

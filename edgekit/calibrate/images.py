@@ -72,14 +72,17 @@ def _labels(folder: Path, files: Sequence[Path], options: DataOptions) -> NDArra
         return _labels_by_folder(folder, files, options)
     path = Path(options.labels or "")
     if not path.is_file():
-        raise DataError(f"there is no labels file {path}", hint=f"give a CSV with the columns file,label, or --labels {FOLDERS}")
+        raise DataError(
+            f"there is no labels file {path}", hint=f"give a CSV with the columns file,label, or --labels {FOLDERS}"
+        )
     by_file = _read_csv(path, options)
     labels = []
     for file in files:
         name = str(file.relative_to(folder))
         if name not in by_file and file.name not in by_file:
             raise DataError(
-                f"{path.name} has no label for {name}", hint=did_you_mean(name, by_file) or "every image needs a line: file,label"
+                f"{path.name} has no label for {name}",
+                hint=did_you_mean(name, by_file) or "every image needs a line: file,label",
             )
         labels.append(by_file[name] if name in by_file else by_file[file.name])
     return np.asarray(labels, np.int64)

@@ -44,7 +44,9 @@ def model_layout(spec: IoSpec, channels: int) -> str:
             hint="give --color gray for one channel, --color rgb or bgr for three",
         )
     if shape[1:] == (channels, channels, channels):
-        raise DataError(f"input {spec.name!r} has shape {list(shape)}: its layout cannot be told", hint="give arrays in a .npz")
+        raise DataError(
+            f"input {spec.name!r} has shape {list(shape)}: its layout cannot be told", hint="give arrays in a .npz"
+        )
     raise DataError(
         f"input {spec.name!r} has shape {list(shape)}: both axis 1 and axis 3 could be the channels",
         hint="give the data as arrays in the model's own layout (.npz)",
@@ -74,7 +76,9 @@ def normalise(row: NDArray[Any], options: DataOptions, spec: IoSpec) -> NDArray[
     if options.layout not in ("nhwc", "nchw"):
         raise DataError("--arrays raw-pixels needs --layout nhwc or --layout nchw, which says how the pixels lie")
     if row.ndim != 3:
-        raise DataError(f"--arrays raw-pixels expects pictures of rank 3, and {spec.name!r} has rows of shape {list(row.shape)}")
+        raise DataError(
+            f"--arrays raw-pixels expects pictures of rank 3, and {spec.name!r} has rows of shape {list(row.shape)}"
+        )
     pixels = np.asarray(row if options.layout == "nhwc" else row.transpose(1, 2, 0), np.uint8)
     if pixels.shape[2] != CHANNELS[preprocessing.color]:
         raise DataError(
@@ -89,7 +93,7 @@ def _as_input(name: str, picture: NDArray[Any], preprocessing: Preprocessing, sp
     layout = model_layout(spec, CHANNELS[preprocessing.color])
     ordered = picture.transpose(2, 0, 1) if layout == "nchw" else picture
     if ordered.shape != tuple(spec.source_shape[1:]):
-        height, width = (spec.source_shape[2:] if layout == "nchw" else spec.source_shape[1:3])
+        height, width = spec.source_shape[2:] if layout == "nchw" else spec.source_shape[1:3]
         raise DataError(
             f"{name} comes out of the preprocessing as {picture.shape[1]}x{picture.shape[0]} pixels, and input {spec.name!r} takes "
             f"{width}x{height}",

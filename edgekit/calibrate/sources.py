@@ -73,7 +73,9 @@ def open_dataset(spec: str, inputs: Sequence[IoSpec], options: DataOptions) -> D
         )
     if ":" in spec and "/" not in spec:
         return arrays.open_function(spec, inputs, options)
-    raise DataError(f"there is no file or folder {spec}", hint="give a folder of images, a .npz, a .npy, or module:function")
+    raise DataError(
+        f"there is no file or folder {spec}", hint="give a folder of images, a .npz, a .npy, or module:function"
+    )
 
 
 def subset_labels(dataset: Dataset, indices: Sequence[int]) -> NDArray[np.int64] | None:

@@ -16,14 +16,20 @@ from edgekit.cli.native import muffled
 @click.argument("model", type=options.PATH)
 @click.option("--data", required=True, help="Calibrates: a folder of images, a .npz, a .npy, or module:function.")
 @click.option("--eval-data", help="Judges the result; without it the part of --data that does not calibrate.")
-@click.option("--labels", help="Ground truth of the data that judge: a CSV (file,label), 'folders', or an array of the .npz.")
-@click.option("--class-names", type=options.PATH, help="One name a line, in the order of the output; goes into the bundle.")
+@click.option(
+    "--labels", help="Ground truth of the data that judge: a CSV (file,label), 'folders', or an array of the .npz."
+)
+@click.option(
+    "--class-names", type=options.PATH, help="One name a line, in the order of the output; goes into the bundle."
+)
 @click.option("--recipe", default="full-int8", show_default=True, help="A recipe by name, or a .toml file.")
 @click.option("--out", type=options.PATH, required=True, help="The bundle folder to make.")
 @click.option("--force", is_flag=True, help="Replace an earlier bundle at --out, as a whole and at the end.")
 @click.option("--calibration", type=int, metavar="N", help="Calibrate on the first N samples, in name order.")
 @click.option("--evaluation", type=int, metavar="N", help="Judge on N samples.  [default: all with labels, else 64]")
-@click.option("--input-shape", "input_shape", multiple=True, metavar="NAME=SHAPE", help="Fix an open shape: image=1x3x224x224.")
+@click.option(
+    "--input-shape", "input_shape", multiple=True, metavar="NAME=SHAPE", help="Fix an open shape: image=1x3x224x224."
+)
 @options.preprocessing_options
 @click.option("--arrays", type=click.Choice(["raw-pixels"]), help="Arrays hold pixels 0..255: preprocess them too.")
 @click.option("--layout", type=click.Choice(["nhwc", "nchw"]), help="How such arrays lie.")
@@ -31,8 +37,16 @@ from edgekit.cli.native import muffled
 @click.option("--allow-undecided", is_flag=True, help="A gate that cannot be decided with these data does not fail.")
 @click.option("--dry-run", is_flag=True, help="Check model, data, recipe and place; convert nothing.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For the split of --data.")
-@click.option("--threads", type=click.IntRange(min=0), default=0, help="Threads of the interpreters.  [default: all cores]")
-@click.option("--timeout", type=click.FloatRange(min=1), default=1800.0, show_default=True, help="Seconds for one conversion step.")
+@click.option(
+    "--threads", type=click.IntRange(min=0), default=0, help="Threads of the interpreters.  [default: all cores]"
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=1800.0,
+    show_default=True,
+    help="Seconds for one conversion step.",
+)
 @options.output_options
 def convert(as_json: bool, quiet: bool, dry_run: bool, **given: Any) -> int:
     """Turn the float MODEL (ONNX) into a full-integer TFLite bundle, and prove what the integers cost.
@@ -58,7 +72,15 @@ def convert(as_json: bool, quiet: bool, dry_run: bool, **given: Any) -> int:
     with muffled(), bar.shown():
         result = flow.convert(request, bar)
     if as_json:
-        show.document({"ok": True, "passed": result.passed, "bundle": str(result.bundle), "manifest": result.manifest, "stages": result.stages})
+        show.document(
+            {
+                "ok": True,
+                "passed": result.passed,
+                "bundle": str(result.bundle),
+                "manifest": result.manifest,
+                "stages": result.stages,
+            }
+        )
     else:
         _show_result(result.manifest, result.bundle, result.passed)
     return 0 if result.passed else 1
@@ -104,7 +126,9 @@ def _show_plan(plan: Any, out: Path, as_json: bool) -> None:
     shapes = ", ".join(f"{spec.name} {list(spec.source_shape)} {spec.source_dtype}" for spec in plan.inputs)
     show.line(f"inputs       {shapes}")
     show.line(f"calibration  {plan.calibration_count} samples of {plan.calibration_source}")
-    show.line(f"evaluation   {plan.evaluation_count} samples of {plan.evaluation_source}, {'with' if plan.labelled else 'without'} labels")
+    show.line(
+        f"evaluation   {plan.evaluation_count} samples of {plan.evaluation_source}, {'with' if plan.labelled else 'without'} labels"
+    )
     show.line(f"front ends   {', '.join(plan.frontends)}")
     show.line(f"recipe       {plan.recipe}")
     show.line(f"would write  {out}")
@@ -120,4 +144,6 @@ def _show_result(manifest: dict[str, Any], bundle: Path, passed: bool) -> None:
         show.line(f"{bundle}: passed. Open {bundle / 'report.html'}; next: edgekit bench {bundle} --with-float")
     else:
         failed = ", ".join(g["name"] for g in gates if g["verdict"] != "passed")
-        show.line(f"{bundle}: not passed ({failed}); kept for study as {bundle / 'rejected.tflite'}, see {bundle / 'report.html'}")
+        show.line(
+            f"{bundle}: not passed ({failed}); kept for study as {bundle / 'rejected.tflite'}, see {bundle / 'report.html'}"
+        )

@@ -22,7 +22,9 @@ def frontend() -> None:
 
 @frontend.command("add")
 @click.argument("name")
-@click.option("--python", type=options.PATH, help="The interpreter to make the environment with.  [default: the newest that fits]")
+@click.option(
+    "--python", type=options.PATH, help="The interpreter to make the environment with.  [default: the newest that fits]"
+)
 @options.output_options
 def add(name: str, python: Path | None, as_json: bool, quiet: bool) -> int:
     """Install the front end NAME (onnx2tf, tensorflow). Done at once where it is there already."""

@@ -50,7 +50,9 @@ class LazyGroup(click.Group):
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
             guess = did_you_mean(name, VERBS)
-            raise UsageError(f"there is no verb {name!r}", hint=guess or f"verbs: {', '.join(VERBS)}; see edgekit --help")
+            raise UsageError(
+                f"there is no verb {name!r}", hint=guess or f"verbs: {', '.join(VERBS)}; see edgekit --help"
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -100,7 +102,7 @@ def run(arguments: list[str]) -> int:
         # The reader of our output went away (edgekit ... | head): not a fault, and nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001 - the last line of defence: a fault of edgekit itself
+    except Exception as error:
         return _show(_own_fault(error), as_json)
 
 

@@ -18,18 +18,28 @@ PATH = click.Path(path_type=Path)
 
 def output_options(function: F) -> F:
     """``--json`` and ``--quiet``."""
-    function = click.option("--quiet", "-q", is_flag=True, help="No progress, no remarks: results and errors only.")(function)
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, errors included.")(function)
+    function = click.option("--quiet", "-q", is_flag=True, help="No progress, no remarks: results and errors only.")(
+        function
+    )
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, errors included.")(
+        function
+    )
 
 
 def preprocessing_options(function: F) -> F:
     """How a pixel becomes a number, in the order in which it happens."""
     choices = (
         click.option("--std", metavar="S[,S,S]", help="... and divided by this, in units of the raw pixel (0..255)."),
-        click.option("--mean", metavar="M[,M,M]", help="Subtracted from each pixel, in units of the raw pixel (0..255)."),
-        click.option("--color", type=click.Choice(["rgb", "bgr", "gray"]), help="Order of the channels.  [default: rgb]"),
+        click.option(
+            "--mean", metavar="M[,M,M]", help="Subtracted from each pixel, in units of the raw pixel (0..255)."
+        ),
+        click.option(
+            "--color", type=click.Choice(["rgb", "bgr", "gray"]), help="Order of the channels.  [default: rgb]"
+        ),
         click.option("--crop", metavar="N|HxW", help="Centre crop after resizing."),
-        click.option("--filter", "filter_", type=click.Choice(["bilinear", "bicubic", "nearest"]), help="[default: bilinear]"),
+        click.option(
+            "--filter", "filter_", type=click.Choice(["bilinear", "bicubic", "nearest"]), help="[default: bilinear]"
+        ),
         click.option(
             "--fit",
             type=click.Choice(["short-side", "stretch", "letterbox", "pad-right"]),
@@ -80,7 +90,10 @@ def size(option: str, word: str) -> tuple[int, int]:
     """``224`` or ``240x320`` (height x width) as (height, width)."""
     parts = word.lower().split("x")
     if len(parts) > 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise UsageError(f"{option} {word!r} is not a size in pixels", hint=f"like {option} 224, or {option} 240x320 (height x width)")
+        raise UsageError(
+            f"{option} {word!r} is not a size in pixels",
+            hint=f"like {option} 224, or {option} 240x320 (height x width)",
+        )
     return int(parts[0]), int(parts[-1])
 
 
@@ -91,7 +104,9 @@ def numbers(option: str, word: str) -> tuple[float, ...]:
     except ValueError:
         values = ()
     if len(values) not in (1, 3):
-        raise UsageError(f"{option} {word!r} is not one number or three", hint=f"like {option} 127, or {option} 123.7,116.3,103.5")
+        raise UsageError(
+            f"{option} {word!r} is not one number or three", hint=f"like {option} 127, or {option} 123.7,116.3,103.5"
+        )
     return values
 
 

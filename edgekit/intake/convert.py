@@ -156,7 +156,9 @@ def _environment(frontend: Frontend, work: Path) -> dict[str, str]:
 
 def _died(frontend: Frontend, status: int, log: Path, seconds: float) -> ConversionError:
     how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-    hint = "free memory or close other programs: the kernel kills what needs too much" if status == -signal.SIGKILL else ""
+    hint = (
+        "free memory or close other programs: the kernel kills what needs too much" if status == -signal.SIGKILL else ""
+    )
     return ConversionError(
         f"the front end {frontend.name} {how} after {seconds:.1f} s without a result",
         hint=hint,

@@ -53,7 +53,14 @@ KINDS = {
     kind.name: kind
     for kind in (
         FrontendKind(
-            "onnx2tf", "ONNX, first choice: no TensorFlow", (3, 12), (3, 13), 660, "onnx2tf", "2.6.9", ("onnx2tf", "onnxsim")
+            "onnx2tf",
+            "ONNX, first choice: no TensorFlow",
+            (3, 12),
+            (3, 13),
+            660,
+            "onnx2tf",
+            "2.6.9",
+            ("onnx2tf", "onnxsim"),
         ),
         FrontendKind(
             "tensorflow",
@@ -125,7 +132,9 @@ def folder_name(kind: FrontendKind) -> str:
 
 def _importable_here(kind: FrontendKind) -> bool:
     try:
-        return metadata.version(kind.proof) == kind.proof_version and all(metadata.version(name) for name in kind.brings)
+        return metadata.version(kind.proof) == kind.proof_version and all(
+            metadata.version(name) for name in kind.brings
+        )
     except metadata.PackageNotFoundError:
         return False
 

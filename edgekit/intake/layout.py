@@ -60,7 +60,8 @@ def match(
     output_choices = [_choices("output", spec) for spec in outputs]
     combinations = list(itertools.product(*choices))
     scored = [
-        _score(backend, inputs, outputs, combination, output_choices, samples, references) for combination in combinations
+        _score(backend, inputs, outputs, combination, output_choices, samples, references)
+        for combination in combinations
     ]
     best = max(range(len(combinations)), key=lambda i: (scored[i][0], -i))
     return (

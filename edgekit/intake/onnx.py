@@ -26,10 +26,11 @@ ROUTES = ("onnx2tf", "tensorflow")
 """Front ends that read ONNX, in the order in which they are tried."""
 MATCHING_SAMPLES = 2
 """Samples that decide the order of axes; the parity stage then judges on more."""
-_SMALL_GRAPH_OPERATORS = frozenset(
-    "Conv ConvTranspose Gemm MatMul Add Sub Mul Div Clip Relu LeakyRelu PRelu Sigmoid HardSigmoid HardSwish Tanh Softmax Gelu Erf "
-    "GlobalAveragePool AveragePool MaxPool Flatten Reshape Transpose Concat Pad Constant".split()
-)
+_SMALL_GRAPH_OPERATORS = frozenset((
+    "Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "Div", "Clip", "Relu", "LeakyRelu", "PRelu",
+    "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Softmax", "Gelu", "Erf", "GlobalAveragePool", "AveragePool",
+    "MaxPool", "Flatten", "Reshape", "Transpose", "Concat", "Pad", "Constant",
+))  # fmt: skip
 """A graph of these alone has nothing that simplification would fold (no batch normalisation, no computed shapes)."""
 
 
@@ -64,7 +65,11 @@ def prepare(path: Path, *, input_shapes: Mapping[str, Sequence[int]], work: Path
     copy = work / "source.onnx"
     _save(model, copy)
     return OnnxSource(
-        source, copy, tuple(_input_spec(value) for value in inputs), tuple(o.name for o in outputs), _needs_simplifying(model)
+        source,
+        copy,
+        tuple(_input_spec(value) for value in inputs),
+        tuple(o.name for o in outputs),
+        _needs_simplifying(model),
     )
 
 
@@ -81,7 +86,9 @@ def _save(model: onnx.ModelProto, path: Path) -> None:
 
 def _input_spec(value: OnnxValue) -> IoSpec:
     if value.dtype in ("sequence", "optional", "map", "unknown", "string"):
-        raise UnsupportedModelError(f"input {value.name!r} is a {value.dtype}, and TFLite takes tensors of numbers only")
+        raise UnsupportedModelError(
+            f"input {value.name!r} is a {value.dtype}, and TFLite takes tensors of numbers only"
+        )
     shape = tuple(int(size) for size in value.shape or ())
     return _spec(value.name, shape, value.dtype)
 

@@ -62,7 +62,7 @@ def simplify(path: Path) -> bool:
 
     try:
         model, checked = onnxsim.simplify(onnx.load(str(path)), check_n=0)
-    except Exception:  # noqa: BLE001 - a failed simplification only means that the model goes on as it is
+    except Exception:
         traceback.print_exc()
         return False
     if checked:
@@ -124,7 +124,7 @@ def save_frozen(request: Dict[str, Any], folder: Path) -> Dict[str, Dict[str, st
     # Zero-padded, because TensorFlow flattens dictionaries in the order of their keys.
     input_keys = [f"input_{i:04d}" for i in range(len(keras_model.inputs))]
     output_keys = [f"output_{i:04d}" for i in range(len(keras_model.outputs))]
-    specs = [tf.TensorSpec(t.shape, t.dtype, name=k) for t, k in zip(keras_model.inputs, input_keys)]
+    specs = [tf.TensorSpec(t.shape, t.dtype, name=k) for t, k in zip(keras_model.inputs, input_keys, strict=True)]
 
     def call(*tensors: Any) -> List[Any]:
         results = keras_model(list(tensors) if len(tensors) > 1 else tensors[0])
@@ -134,11 +134,13 @@ def save_frozen(request: Dict[str, Any], folder: Path) -> Dict[str, Dict[str, st
     frozen = convert_variables_to_constants_v2(tf.function(call, input_signature=specs).get_concrete_function())
     keras_inputs = [t.name.split(":")[0] for t in keras_model.inputs]
     module = tf.Module()
-    module.serve = tf.function(lambda *tensors: dict(zip(output_keys, frozen(*tensors))), input_signature=specs)
+    module.serve = tf.function(
+        lambda *tensors: dict(zip(output_keys, frozen(*tensors), strict=True)), input_signature=specs
+    )
     tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve.get_concrete_function()})
     return {
-        "inputs": dict(zip(input_keys, match_inputs(keras_inputs, request["inputs"]))),
-        "outputs": dict(zip(output_keys, request["outputs"])),
+        "inputs": dict(zip(input_keys, match_inputs(keras_inputs, request["inputs"]), strict=True)),
+        "outputs": dict(zip(output_keys, request["outputs"], strict=True)),
     }
 
 
@@ -168,8 +170,12 @@ def main(request_path: str) -> int:
             result["simplified"] = simplify(Path(request["model"]))
         result.update(CONVERTERS[request["frontend"]](request))
         result["ok"] = True
-    except BaseException as error:  # noqa: BLE001 - converters call sys.exit and raise anything; the parent must learn of it
-        result["error"] = {"type": type(error).__name__, "message": str(error)[:4000], "trace": traceback.format_exc()[-8000:]}
+    except BaseException as error:
+        result["error"] = {
+            "type": type(error).__name__,
+            "message": str(error)[:4000],
+            "trace": traceback.format_exc()[-8000:],
+        }
     target = Path(request_path).with_name("result.json")
     target.with_suffix(".tmp").write_text(json.dumps(result))
     os.replace(target.with_suffix(".tmp"), target)

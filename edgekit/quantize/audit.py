@@ -66,7 +66,9 @@ def audit(path: Path) -> Audit:
                 offenders.append(FloatOperator(operator.index, operator.name, outputs, _reason(graph, operator)))
     main = tflite.graph(model)
     ends = tuple(IoType(main.tensors[i].name, main.tensors[i].dtype) for i in (*main.inputs, *main.outputs))
-    operators = tuple(OperatorCount(op, *entry) for op, entry in sorted(counts.items(), key=lambda item: (-item[1][0], item[0])))
+    operators = tuple(
+        OperatorCount(op, *entry) for op, entry in sorted(counts.items(), key=lambda item: (-item[1][0], item[0]))
+    )
     integer_ends = all(end.dtype in INTEGER_SINKS for end in ends)
     return Audit(sum(o.count for o in operators), operators, tuple(offenders), ends, not offenders and integer_ends)
 
@@ -78,7 +80,11 @@ def _reason(graph: tflite.Graph, operator: tflite.Operator) -> str:
         return "leads out of the integers, for a float operator behind it or a float output"
     if operator.name == "QUANTIZE":
         return "leads back into the integers, from a float operator or input before it"
-    floats = [graph.tensors[i].name for i in operator.inputs if i >= 0 and graph.tensors[i].is_float and not graph.tensors[i].is_constant]
+    floats = [
+        graph.tensors[i].name
+        for i in operator.inputs
+        if i >= 0 and graph.tensors[i].is_float and not graph.tensors[i].is_constant
+    ]
     if floats:
         return f"the quantiser has no int8 form of {operator.name} here, so it computes in float"
     return f"{operator.name} produces a float value that was not quantised"

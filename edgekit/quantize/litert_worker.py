@@ -8,7 +8,6 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-
 LEFT_FLOAT = ("PADV2",)
 """Operators that litert-quantizer 0.11 lists and then fails on, taking the whole model with it: left float, they show up in the audit
 by name instead."""
@@ -37,7 +36,7 @@ def main(request_path: str) -> int:
     """Carry out one request; ``quantize-result.json`` beside it says how it went."""
     try:
         result = quantize(json.loads(Path(request_path).read_text()))
-    except Exception as error:  # noqa: BLE001 - the parent must learn of whatever it was
+    except Exception as error:
         result = {
             "ok": False,
             "type": type(error).__name__,

@@ -79,7 +79,10 @@ def load(name: str) -> Recipe:
         path = resource_folder("recipes") / f"{name}.toml"
     if not path.is_file():
         known = recipe_names()
-        raise RecipeError(f"there is no recipe {name!r}", hint=f"{did_you_mean(name, known)} known recipes: {', '.join(known)}".strip())
+        raise RecipeError(
+            f"there is no recipe {name!r}",
+            hint=f"{did_you_mean(name, known)} known recipes: {', '.join(known)}".strip(),
+        )
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -93,9 +96,16 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
     _refuse_unknown(data, allowed, where, "")
     for key in ("name", "quantize", "calibration", "gates"):
         if key not in data:
-            raise RecipeError(f"{where}: {key} is missing: a recipe is complete on its own", hint="see recipes/full-int8.toml")
+            raise RecipeError(
+                f"{where}: {key} is missing: a recipe is complete on its own", hint="see recipes/full-int8.toml"
+            )
     tables = {key: _table(key, data[key], where) for key in _TABLES if key in data}
-    return Recipe(name=str(data["name"]), description=str(data.get("description", "")), preprocessing=tables.pop("preprocessing", None), **tables)
+    return Recipe(
+        name=str(data["name"]),
+        description=str(data.get("description", "")),
+        preprocessing=tables.pop("preprocessing", None),
+        **tables,
+    )
 
 
 def _table(key: str, values: Any, where: str) -> Any:

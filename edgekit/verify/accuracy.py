@@ -138,7 +138,7 @@ def evaluate(
             for position, comparison in enumerate(comparisons):
                 comparison.add(truth[position], got[position])
                 if is_class_scores(model.outputs[position]):
-                    answers[position].append((int(truth[position].argmax()), int(got[position].argmax())))
+                    answers[position].append((int(np.argmax(truth[position])), int(np.argmax(got[position]))))
             progress(count)
     outputs = tuple(_output(c, a) for c, a in zip(comparisons, answers, strict=True))
     result = Int8Result(comparisons[0].samples, outputs)
@@ -178,7 +178,9 @@ def _output(comparison: Comparison, answers: Sequence[tuple[int, int]]) -> Outpu
         name=comparison.name,
         sqnr_db=json_db(comparison.sqnr_db),
         mean_slice_db=json_db(comparison.mean_slice_db),
-        worst_slice=None if worst is None else SliceResult(worst.axis, worst.index, json_db(worst.sqnr_db), worst.max_abs_error),
+        worst_slice=None
+        if worst is None
+        else SliceResult(worst.axis, worst.index, json_db(worst.sqnr_db), worst.max_abs_error),
         worst_sample_db=json_db(comparison.worst_sample_db),
         constant_slices=len(comparison.constant_slices),
         agreement=share(sum(a == b for a, b in answers), len(answers)) if answers else None,

@@ -48,7 +48,9 @@ def _constant_slices(outputs: Sequence[OutputInt8], limit: int) -> GateResult:
         if dead
         else "every slice that varies in float varies in int8"
     )
-    return GateResult("no-dead-slices", Verdict.PASSED if dead <= limit else Verdict.FAILED, float(dead), float(limit), message)
+    return GateResult(
+        "no-dead-slices", Verdict.PASSED if dead <= limit else Verdict.FAILED, float(dead), float(limit), message
+    )
 
 
 def _sqnr(outputs: Sequence[OutputInt8], limit_db: float) -> GateResult:
@@ -64,9 +66,7 @@ def _agreement(outputs: Sequence[OutputInt8], limit: float) -> list[GateResult]:
         return []
     output, found = min(judged, key=lambda pair: pair[1].low)
     verdict = Verdict.PASSED if found.low >= limit else Verdict.FAILED if found.high < limit else Verdict.UNDECIDED
-    message = (
-        f"output {output.name!r}: same answer on {found.same} of {found.count} (95 % interval {found.low:.1%} to {found.high:.1%})"
-    )
+    message = f"output {output.name!r}: same answer on {found.same} of {found.count} (95 % interval {found.low:.1%} to {found.high:.1%})"
     return [GateResult("agreement", verdict, found.value, limit, message)]
 
 

@@ -112,7 +112,9 @@ class Comparison:
         values = np.asarray(array, np.float64)
         if values.ndim == 0:
             return values.reshape(1, 1)
-        return np.moveaxis(values, min(self.axis, values.ndim - 1), -1).reshape(-1, values.shape[min(self.axis, values.ndim - 1)])
+        return np.moveaxis(values, min(self.axis, values.ndim - 1), -1).reshape(
+            -1, values.shape[min(self.axis, values.ndim - 1)]
+        )
 
     def _start(self, slices: int) -> None:
         self._signal = np.zeros(slices)

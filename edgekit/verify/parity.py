@@ -81,7 +81,9 @@ def _judged(comparison: Comparison, limit_db: float) -> OutputParity:
         max_abs_error=comparison.max_abs_error,
         max_rel_error=comparison.relative_error,
         sqnr_db=json_db(comparison.sqnr_db),
-        worst_slice=None if worst is None else SliceResult(worst.axis, worst.index, json_db(worst.sqnr_db), worst.max_abs_error),
+        worst_slice=None
+        if worst is None
+        else SliceResult(worst.axis, worst.index, json_db(worst.sqnr_db), worst.max_abs_error),
         near_zero_slices=comparison.near_zero_slices,
         passed=passed,
     )

@@ -22,7 +22,7 @@ class OnnxReference:
         options.intra_op_num_threads = threads
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # noqa: BLE001 - onnxruntime raises a family of classes without a common base
+        except Exception as error:
             raise ModelFileError(
                 f"ONNX Runtime {onnxruntime.__version__} cannot load the model: {str(error).splitlines()[0][:300]}",
                 hint="check the model with: python -m onnx.checker (it needs to run in its own runtime before it is converted)",
@@ -35,6 +35,6 @@ class OnnxReference:
         """All outputs for one sample. Raises DataError when the runtime refuses the sample."""
         try:
             results = self._session.run(self._outputs, dict(sample))
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:
             raise DataError(f"the source model refuses a sample: {str(error).splitlines()[0][:300]}") from error
         return dict(zip(self._outputs, results, strict=True))
