@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edgekit import child
 from edgekit.errors import ConversionError, EdgekitError
 from edgekit.runtime.backend import Backend, Delegation, TensorDetail, open_backend
 
@@ -29,11 +30,6 @@ _STAGES = {
 _MARK = "edgekit_probe"
 _LEAST_MEMORY_BYTES = 4 * 2**30
 _SEED = 20240229
-# The child gets this process's import path, as multiprocessing does it, so it finds the same edgekit, from a checkout or a wheel.
-_START = (
-    "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "runpy.run_module('edgekit.intake.probe', run_name='__main__', alter_sys=True)"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +72,7 @@ def probe(path: str | Path, *, invoke: bool, timeout_s: float = 60.0, threads: i
     integers (they are often indices) and booleans.
     """
     # -I: nothing from the current folder or PYTHONPATH is imported before the path is set
-    command = [sys.executable, "-I", "-c", _START, json.dumps(_import_path()), str(path), "--threads", str(threads)]
+    command = child.command("edgekit.intake.probe", str(path), "--threads", str(threads))
     if invoke:
         command.append("--invoke")
     try:
@@ -204,13 +200,6 @@ def _limit_resources() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
     except (OSError, ValueError):
         pass  # a stricter limit is already in force
-
-
-def _import_path() -> list[str]:
-    """This process's, without "" (the folder that the user happens to be in), and with the place of this very edgekit."""
-    place = str(Path(__file__).resolve().parents[2])
-    entries = [os.path.abspath(entry) for entry in sys.path if entry]
-    return entries if place in entries else [*entries, place]
 
 
 def _read_lines(output: bytes | None) -> tuple[str, Mapping[str, Any] | None]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
+from edgekit import child
 from edgekit.calibrate.ranges import Ranges
 from edgekit.errors import ConversionError, UnsupportedModelError
-from edgekit.child import environment
+from edgekit.intake import tflite
 
 ENGINE = "litert-quantizer"
 
@@ -26,7 +26,9 @@ def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float =
     target = work / "int8.tflite"
     request = work / "quantize.json"
     request.write_text(
-        json.dumps({"float": str(float_path), "int8": str(target), "ranges": {k: list(v) for k, v in ranges.by_tensor.items()}})
+        json.dumps(
+            {"float": str(float_path), "int8": str(target), "ranges": {k: list(v) for k, v in ranges.by_tensor.items()}}
+        )
     )
     result_file = work / "quantize-result.json"
     result_file.unlink(missing_ok=True)
@@ -34,12 +36,11 @@ def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float =
     with log.open("wb") as output:
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "edgekit.quantize.litert_worker", str(request)],
+                child.command("edgekit.quantize.litert_worker", str(request)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=work,
-                env=environment(),
                 timeout=timeout_s,
                 check=False,
             )
@@ -60,4 +61,6 @@ def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float =
             code="quantize_failed",
             details={"trace": result["trace"]},
         )
+    # Read again and written again: the engine's own writer leaves weights off the 16-byte boundaries that the schema demands.
+    tflite.write(tflite.read(target), target)
     return target

@@ -328,7 +328,8 @@ def _tensor_detail(raw: Mapping[str, Any]) -> TensorDetail:
     zero_points = tuple(int(zero_point) for zero_point in parameters["zero_points"])
     # A float tensor comes with no scale or with scale 0, by the age of the converter.
     quantized = any(scale > 0 for scale in scales)
-    single = quantized and len(scales) == 1
+    # An interpreter may spell one scale out for every channel while it prepares the graph.
+    single = quantized and len(set(scales)) == 1 and len(set(zero_points)) == 1
     return TensorDetail(
         index=int(raw["index"]),
         name=str(raw["name"]),
