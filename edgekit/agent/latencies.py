@@ -43,7 +43,7 @@ class LatencyLog:
             self._thin_out()
             kept = values[-first % self.kept_every :: self.kept_every]
         with open(self._path, "ab") as file:
-            kept.astype("<i8").tofile(file)
+            file.write(kept.astype("<i8").tobytes())  # tofile would lose the reason when the disk is full
         self._stored += len(kept)
         self.count += count
         if self._bins is not None:
@@ -68,7 +68,8 @@ class LatencyLog:
             _count_into(self._bins, stored)
         kept = stored[::2]
         temporary = self._path + ".new"
-        kept.tofile(temporary)
+        with open(temporary, "wb") as file:
+            file.write(kept.tobytes())
         os.replace(temporary, self._path)
         self._stored = len(kept)
         self.kept_every *= 2

@@ -8,6 +8,7 @@ folder afterwards holds a ``result.json`` that says so.
 from __future__ import annotations
 
 import datetime
+import errno
 import random
 import signal
 import time
@@ -63,7 +64,11 @@ class Supervisor:
             state, error = "failed", self._explained(failure)
         except Exception as failure:  # a fault of the agent itself must not leave the folder without a result
             traceback.print_exc()
-            state, error = "failed", _error("agent_failed", f"{type(failure).__name__}: {failure}")
+            full = isinstance(failure, OSError) and failure.errno == errno.ENOSPC
+            state, error = (
+                "failed",
+                _error("disk_full" if full else "agent_failed", f"{type(failure).__name__}: {failure}"),
+            )
         try:
             self._finish(state, error)
         except OSError:  # a full disk: the workstation sees a supervisor that is gone, and the log says why

@@ -9,6 +9,7 @@ Commands, in this order: ``open``, ``first``, ``warmup``, any number of ``block`
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import gc
 import hashlib
@@ -223,5 +224,5 @@ def main(reply_descriptor: int) -> int:
 def _as_error(error: Exception) -> Dict[str, Any]:
     if isinstance(error, EdgekitError):
         return error.as_dict()
-    code = "disk_full" if isinstance(error, OSError) and error.errno == 28 else "agent_failed"
+    code = "disk_full" if isinstance(error, OSError) and error.errno == errno.ENOSPC else "agent_failed"
     return {"code": code, "message": f"{type(error).__name__}: {error}", "hint": "", "details": {}}

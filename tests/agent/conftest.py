@@ -123,9 +123,9 @@ class Job:
         self.folder = home / "jobs" / name
         self.folder.mkdir(parents=True)
         (self.folder / "request.json").write_text(json.dumps(request))
-        self.process: "Optional[subprocess.Popen[bytes]]" = None
+        self.process: Optional[subprocess.Popen[bytes]] = None
 
-    def start(self, *options: str) -> "subprocess.Popen[bytes]":
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
         log = open(self.folder / "log.txt", "ab")  # noqa: SIM115
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "edgekit.agent", *options, "run", str(self.folder), "--home", str(self.home)]
@@ -157,7 +157,9 @@ class Job:
             if value:
                 return value
             time.sleep(0.02)
-        raise AssertionError("nothing happened in {} s; log: {}".format(timeout_s, (self.folder / "log.txt").read_text()))
+        raise AssertionError(
+            "nothing happened in {} s; log: {}".format(timeout_s, (self.folder / "log.txt").read_text())
+        )
 
     def wait_until_measuring(self) -> None:
         self.wait_for(lambda: self.json("status.json")["inferences"] > 0)
@@ -222,7 +224,7 @@ def job(tmp_path: Path) -> Any:
             "seed": 0,
             "backend": None,
             "sample_hz": 10.0,
-            "byte_budget": 1 << 20,
+            "byte_budget": 64 << 20,
             "zone_types": [],
             **changes,
         }

@@ -45,7 +45,7 @@ def test_beyond_it_every_nth_is_kept_and_all_are_counted(tmp_path: Path, budget:
     assert histogram is not None
     assert sum(histogram["counts"]) == 1000
     bins = list(zip(histogram["lower_ns"], histogram["width_ns"], histogram["counts"]))
-    expected: "Counter[int]" = Counter()
+    expected: Counter[int] = Counter()
     for value in values:
         matching = [lower for lower, width, _ in bins if lower <= value < lower + width]
         assert len(matching) == 1

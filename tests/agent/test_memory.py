@@ -29,7 +29,7 @@ def test_each_stage_has_a_peak_of_its_own() -> None:
 
 
 def process(folder: Path, peak_kb: int, rss_kb: int) -> None:
-    (folder / "status").write_text("Name:\tpython\nVmHWM:\t{} kB\nVmRSS:\t{} kB\n".format(peak_kb, rss_kb))
+    (folder / "status").write_text(f"Name:\tpython\nVmHWM:\t{peak_kb} kB\nVmRSS:\t{rss_kb} kB\n")
 
 
 def test_a_mark_that_cannot_be_wiped_hides_lower_peaks_only(tmp_path: Path) -> None:

@@ -108,12 +108,12 @@ def test_a_permission_is_a_reason(board: Any) -> None:
 
 
 def stat_line(busy: int, idle: int) -> str:
-    return "cpu  {} 0 0 {} 0 0 0 0 0 0\n".format(busy, idle)
+    return f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\n"
 
 
 def process_stat(pid: int, ticks: int) -> str:
     # The name holds blanks and a bracket: fields are counted from the last one.
-    return "{} (my (odd) name) S 1 1 1 0 -1 0 0 0 0 0 {} {} 0 0 20 0 1 0 100 0 0\n".format(pid, ticks - 1, 1)
+    return f"{pid} (my (odd) name) S 1 1 1 0 -1 0 0 0 0 0 {ticks - 1} {1} 0 0 20 0 1 0 100 0 0\n"
 
 
 def test_load_of_others_is_what_is_not_ours(board: Any) -> None:
@@ -121,9 +121,9 @@ def test_load_of_others_is_what_is_not_ours(board: Any) -> None:
     tree = board(
         files={
             "proc/stat": stat_line(1000, 9000),
-            "proc/{}/stat".format(me): process_stat(me, 10),
-            "proc/{}/stat".format(worker): process_stat(worker, 100),
-            "proc/{}/status".format(worker): "VmRSS:\t    2048 kB\nVmSwap:\t      12 kB\n",
+            f"proc/{me}/stat": process_stat(me, 10),
+            f"proc/{worker}/stat": process_stat(worker, 100),
+            f"proc/{worker}/status": "VmRSS:\t    2048 kB\nVmSwap:\t      12 kB\n",
         }
     )
     sensors = GenericSensors(tree.roots)
@@ -133,8 +133,8 @@ def test_load_of_others_is_what_is_not_ours(board: Any) -> None:
     assert first.swapped_bytes == 12 * 1024
     # 400 ticks later: 250 busy, of them 10 the supervisor's and 150 the worker's.
     tree.write("proc/stat", stat_line(1250, 9150))
-    tree.write("proc/{}/stat".format(me), process_stat(me, 20))
-    tree.write("proc/{}/stat".format(worker), process_stat(worker, 250))
+    tree.write(f"proc/{me}/stat", process_stat(me, 20))
+    tree.write(f"proc/{worker}/stat", process_stat(worker, 250))
     assert sensors.sample({"model": worker}).cpu_busy_other == pytest.approx(90 / 400)
 
 

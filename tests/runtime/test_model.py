@@ -198,7 +198,11 @@ def test_info_and_context_manager(models: Path) -> None:
 
 def test_a_bundle_brings_the_source_s_names(models: Path, tmp_path: Path) -> None:
     bundle = make_bundle(
-        tmp_path / "b", models / "dense_int8.tflite", [DENSE_IN], [DENSE_OUT], preprocessing=to_json(Preprocessing(mean=(3.0,)))
+        tmp_path / "b",
+        models / "dense_int8.tflite",
+        [DENSE_IN],
+        [DENSE_OUT],
+        preprocessing=to_json(Preprocessing(mean=(3.0,))),
     )
     model = Model.open(bundle)
     assert model.inputs[0].name == "image:0"
@@ -263,7 +267,9 @@ def test_a_rejected_model_is_not_opened_by_mistake(models: Path, tmp_path: Path)
         ({"outputs": to_json([DENSE_OUT, dataclasses.replace(DENSE_OUT, tensor="z", name="z")])}, "no output 'z'"),
     ],
 )
-def test_a_manifest_that_does_not_fit_is_refused(models: Path, tmp_path: Path, change: Dict[str, Any], said: str) -> None:
+def test_a_manifest_that_does_not_fit_is_refused(
+    models: Path, tmp_path: Path, change: Dict[str, Any], said: str
+) -> None:
     bundle = make_bundle(tmp_path / "b", models / "dense_int8.tflite", [DENSE_IN], [DENSE_OUT])
     manifest = json.loads((bundle / "manifest.json").read_text())
     (bundle / "manifest.json").write_text(json.dumps({**manifest, **change}))

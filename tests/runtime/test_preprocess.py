@@ -116,7 +116,9 @@ def cubic(x: float) -> float:
 
 @pytest.mark.parametrize(("name", "function", "support"), [("bilinear", triangle, 1), ("bicubic", cubic, 2)])
 @pytest.mark.parametrize("after", [3, 7, 16, 23, 50])
-def test_resizing_follows_the_definition(name: str, function: Callable[[float], float], support: int, after: int) -> None:
+def test_resizing_follows_the_definition(
+    name: str, function: Callable[[float], float], support: int, after: int
+) -> None:
     """One row, convolved in floating point by the textbook: within one level of the fixed-point result."""
     row = noise(1, 23, 1)[0, :, 0].astype(float)
     scale = 23 / after

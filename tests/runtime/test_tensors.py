@@ -16,7 +16,13 @@ from edgekit.runtime.tensors import QUANTIZED_DTYPES, dequantize, quantize
         ("int8", 0.5, -1, [0.25, 0.75, 1.25, -0.25], [-1, 1, 1, -1]),  # ties go to the even quotient: 0, 2, 2, 0
         ("int8", 0.5, -1, [64.0, 64.5, 1000.0, -63.5, -64.0, -1000.0], [127, 127, 127, -128, -128, -128]),
         ("uint8", 0.1, 128, [0.0, 1.0, -12.8, 12.7, 12.8, 99.0, -12.9, -99.0], [128, 138, 0, 255, 255, 255, 0, 0]),
-        ("int16", 0.001, 0, [1.0, -1.0, 32.767, 32.768, 40.0, -32.768, -40.0], [1000, -1000, 32767, 32767, 32767, -32768, -32768]),
+        (
+            "int16",
+            0.001,
+            0,
+            [1.0, -1.0, 32.767, 32.768, 40.0, -32.768, -40.0],
+            [1000, -1000, 32767, 32767, 32767, -32768, -32768],
+        ),
         ("uint16", 1.0, 32768, [0.0, -32768.0, 32767.0, 1e6, -1e6], [32768, 0, 65535, 65535, 0]),
         ("int32", 0.25, 0, [0.5, -0.75, 1e12], [2, -3, 2147483647]),
     ],
@@ -52,7 +58,12 @@ def test_other_types_are_refused() -> None:
 
 
 def test_dequantize_by_hand() -> None:
-    assert dequantize(np.array([-128, -1, 0, 127], np.int8), scale=0.5, zero_point=-1).tolist() == [-63.5, 0.0, 0.5, 64.0]
+    assert dequantize(np.array([-128, -1, 0, 127], np.int8), scale=0.5, zero_point=-1).tolist() == [
+        -63.5,
+        0.0,
+        0.5,
+        64.0,
+    ]
     assert dequantize(np.array([0, 128, 255], np.uint8), scale=0.25, zero_point=128).tolist() == [-32.0, 0.0, 31.75]
     # 2^24 + 1 is no float32: the difference must be taken before.
     assert dequantize(np.array([16777217], np.int32), scale=1.0, zero_point=16777216).tolist() == [1.0]

@@ -45,7 +45,13 @@ class Graph:
         self.graph.operators = []
 
     def tensor(
-        self, name: str, shape: list[int], dtype: str = "float32", *, data: Any = None, quant: tuple[float, int] | None = None
+        self,
+        name: str,
+        shape: list[int],
+        dtype: str = "float32",
+        *,
+        data: Any = None,
+        quant: tuple[float, int] | None = None,
     ) -> int:
         tensor = schema.TensorT()
         tensor.name, tensor.shape, tensor.type, tensor.buffer = name, shape, TYPES[dtype], 0
@@ -60,7 +66,9 @@ class Graph:
         self.graph.tensors.append(tensor)
         return len(self.graph.tensors) - 1
 
-    def operator(self, code: int, inputs: list[int], outputs: list[int], options: Any = None, kind: int = 0, version: int = 1) -> None:
+    def operator(
+        self, code: int, inputs: list[int], outputs: list[int], options: Any = None, kind: int = 0, version: int = 1
+    ) -> None:
         entry = schema.OperatorCodeT()
         entry.builtinCode = entry.deprecatedBuiltinCode = code
         entry.version = version
@@ -112,7 +120,12 @@ def dense_int8() -> None:
     b = graph.tensor("b", [3], "int32", data=bias, quant=(0.5 * 0.25, 0))
     y = graph.tensor("y", [1, 3], "int8", quant=(1.0, 3))
     graph.operator(
-        OPERATOR.FULLY_CONNECTED, [x, w, b], [y], schema.FullyConnectedOptionsT(), OPTIONS.FullyConnectedOptions, version=4
+        OPERATOR.FULLY_CONNECTED,
+        [x, w, b],
+        [y],
+        schema.FullyConnectedOptionsT(),
+        OPTIONS.FullyConnectedOptions,
+        version=4,
     )
     graph.write("dense_int8", [x], [y])
 
