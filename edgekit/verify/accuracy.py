@@ -173,14 +173,11 @@ def _check_labels(labels: NDArray[np.int64], spec: IoSpec) -> None:
 
 
 def _output(comparison: Comparison, answers: Sequence[tuple[int, int]]) -> OutputInt8:
-    worst = comparison.worst_slice
     return OutputInt8(
         name=comparison.name,
         sqnr_db=json_db(comparison.sqnr_db),
         mean_slice_db=json_db(comparison.mean_slice_db),
-        worst_slice=None
-        if worst is None
-        else SliceResult(worst.axis, worst.index, json_db(worst.sqnr_db), worst.max_abs_error),
+        worst_slice=SliceResult.of(comparison.worst_slice),
         worst_sample_db=json_db(comparison.worst_sample_db),
         constant_slices=len(comparison.constant_slices),
         agreement=share(sum(a == b for a, b in answers), len(answers)) if answers else None,

@@ -8,6 +8,7 @@ from edgekit.quantize.audit import Audit
 from edgekit.quantize.recipe import Gates
 from edgekit.values import GateResult, Verdict
 from edgekit.verify.accuracy import Accuracy, Evaluation, OutputInt8
+from edgekit.verify.measures import words_db
 
 
 def judge(limits: Gates, audit: Audit, evaluation: Evaluation) -> tuple[GateResult, ...]:
@@ -56,7 +57,7 @@ def _constant_slices(outputs: Sequence[OutputInt8], limit: int) -> GateResult:
 def _sqnr(outputs: Sequence[OutputInt8], limit_db: float) -> GateResult:
     worst = min(outputs, key=lambda output: float("inf") if output.sqnr_db is None else output.sqnr_db)
     passed = worst.sqnr_db is None or worst.sqnr_db >= limit_db
-    message = f"output {worst.name!r}: " + ("exact" if worst.sqnr_db is None else f"{worst.sqnr_db:.1f} dB")
+    message = f"output {worst.name!r}: {words_db(worst.sqnr_db)}"
     return GateResult("sqnr", Verdict.PASSED if passed else Verdict.FAILED, worst.sqnr_db, limit_db, message)
 
 

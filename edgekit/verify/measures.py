@@ -25,16 +25,24 @@ Array = NDArray[Any]
 def sqnr_db(reference: Array, output: Array) -> float:
     """SQNR in dB over all values; infinity when equal, minus infinity when the reference is zero and the output is not."""
     ref = np.asarray(reference, np.float64)
-    return ratio_db(float(np.sum(ref**2)), float(np.sum((ref - np.asarray(output, np.float64)) ** 2)))
+    error = _error(ref, np.asarray(output, np.float64))
+    return ratio_db(float(np.sum(ref**2)), float(np.sum(error**2)))
 
 
 def ratio_db(signal: float, noise: float) -> float:
-    """10 log10(signal / noise) with the limits said in :func:`sqnr_db`; NaN noise counts as the worst."""
-    if math.isnan(noise) or math.isnan(signal):
+    """10 log10(signal / noise) with the limits said in :func:`sqnr_db`; NaN and infinities count as the worst."""
+    if not (math.isfinite(signal) and math.isfinite(noise)):
         return -math.inf
     if noise == 0.0:
         return math.inf
-    return 10.0 * math.log10(signal / noise) if signal > 0.0 else -math.inf
+    return 10.0 * (math.log10(signal) - math.log10(noise)) if signal > 0.0 else -math.inf
+
+
+def _error(reference: Array, output: Array) -> Array:
+    """Reference minus output; infinite where either is no finite number: two NaN are no agreement."""
+    with np.errstate(invalid="ignore"):
+        difference = reference - output
+    return np.where(np.isfinite(reference) & np.isfinite(output), difference, np.inf)
 
 
 def json_db(value: float) -> float | None:
@@ -42,6 +50,18 @@ def json_db(value: float) -> float | None:
     if value == math.inf:
         return None
     return -999.0 if value == -math.inf else round(value, 3)
+
+
+def json_number(value: float) -> float | None:
+    """``value`` for JSON, which knows no NaN and no infinity: None for those."""
+    return value if math.isfinite(value) else None
+
+
+def words_db(value: float | None) -> str:
+    """A ratio as :func:`json_db` gives it, for a sentence."""
+    if value is None:
+        return "exact"
+    return "nothing in common" if value == -999.0 else f"{value:.1f} dB"
 
 
 def slice_axis(spec: IoSpec) -> int:
@@ -68,7 +88,8 @@ class WorstSlice:
 class Comparison:
     """Reference against output for one output tensor, fed sample by sample.
 
-    Memory: a few numbers for each channel slice, whatever the number of samples.
+    A value that is NaN or infinite on either side makes its slice, its sample and the whole the worst possible. Memory: a few
+    numbers for each channel slice, whatever the number of samples.
     """
 
     def __init__(self, name: str, axis: int) -> None:
@@ -82,6 +103,7 @@ class Comparison:
         self._noise: Array
         self._slice_error: Array
         self._slice_reference: Array
+        self._broken: NDArray[np.bool_]
         self._out_low: Array
         self._out_high: Array
         self._ref_low: Array
@@ -90,21 +112,22 @@ class Comparison:
     def add(self, reference: Array, output: Array) -> None:
         """One sample; both arrays of the same shape, any number type."""
         ref, out = self._by_slice(reference), self._by_slice(output)
-        error = np.where(np.isfinite(out), ref - out, np.inf)
+        error = _error(ref, out)
         if self._signal is None:
             self._start(ref.shape[1])
         signal, noise = np.sum(ref**2, axis=0), np.sum(error**2, axis=0)
         self._signal += signal
         self._noise += noise
-        absolute = np.abs(error)
+        absolute, magnitude = np.abs(error), np.where(np.isfinite(ref), np.abs(ref), 0.0)
         self._slice_error = np.maximum(self._slice_error, absolute.max(axis=0))
-        self._slice_reference = np.maximum(self._slice_reference, np.abs(ref).max(axis=0))
+        self._slice_reference = np.maximum(self._slice_reference, magnitude.max(axis=0))
+        self._broken |= np.isinf(error).any(axis=0)
         self._out_low = np.minimum(self._out_low, out.min(axis=0))
         self._out_high = np.maximum(self._out_high, out.max(axis=0))
         self._ref_low = np.minimum(self._ref_low, ref.min(axis=0))
         self._ref_high = np.maximum(self._ref_high, ref.max(axis=0))
         self.max_abs_error = max(self.max_abs_error, float(absolute.max()))
-        self.max_reference = max(self.max_reference, float(np.abs(ref).max()))
+        self.max_reference = max(self.max_reference, float(magnitude.max()))
         self.worst_sample_db = min(self.worst_sample_db, ratio_db(float(signal.sum()), float(noise.sum())))
         self.samples += 1
 
@@ -121,6 +144,7 @@ class Comparison:
         self._noise = np.zeros(slices)
         self._slice_error = np.zeros(slices)
         self._slice_reference = np.zeros(slices)
+        self._broken = np.zeros(slices, bool)
         self._out_low, self._ref_low = np.full(slices, np.inf), np.full(slices, np.inf)
         self._out_high, self._ref_high = np.full(slices, -np.inf), np.full(slices, -np.inf)
 
@@ -150,8 +174,10 @@ class Comparison:
 
     @property
     def mean_slice_db(self) -> float:
-        """Mean of the finite slice ratios; infinity when every slice is exact."""
+        """Mean of the finite slice ratios; infinity when every slice is exact, minus infinity when one has nothing in common."""
         ratios = self._slice_ratios()[self._meaningful()]
+        if np.any(ratios == -math.inf):
+            return -math.inf
         finite = ratios[np.isfinite(ratios)]
         return float(finite.mean()) if finite.size else math.inf
 
@@ -167,7 +193,8 @@ class Comparison:
     @property
     def constant_slices(self) -> tuple[int, ...]:
         """Slices that vary in the reference by more than :data:`NEAR_ZERO` of the output's largest value and never in the output."""
-        varies = (self._ref_high - self._ref_low) > NEAR_ZERO * self.max_reference
+        with np.errstate(invalid="ignore"):
+            varies = (self._ref_high - self._ref_low) > NEAR_ZERO * self.max_reference
         return tuple(int(i) for i in np.flatnonzero(varies & (self._out_high == self._out_low)))
 
     def _sum(self) -> Array:
@@ -177,7 +204,8 @@ class Comparison:
 
     def _meaningful(self) -> NDArray[np.bool_]:
         self._sum()
-        return np.asarray(self._slice_reference >= NEAR_ZERO * self.max_reference) & (self._slice_reference > 0)
+        large = (self._slice_reference >= NEAR_ZERO * self.max_reference) & (self._slice_reference > 0)
+        return np.asarray(large | self._broken)
 
     def _slice_ratios(self) -> Array:
         return np.array([ratio_db(float(s), float(n)) for s, n in zip(self._sum(), self._noise, strict=True)])

@@ -12,7 +12,7 @@ from edgekit.errors import ParityError
 from edgekit.intake.layout import permuted
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel
-from edgekit.verify.measures import Comparison, json_db, slice_axis
+from edgekit.verify.measures import Comparison, WorstSlice, json_db, json_number, slice_axis, words_db
 
 SAMPLES = 16
 """Inputs that parity is judged on, as far as there are that many."""
@@ -24,12 +24,19 @@ Sample = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class SliceResult:
-    """The worst slice of an output. ``sqnr_db`` None means exact."""
+    """The worst slice of an output. ``sqnr_db`` None means exact, ``max_abs_error`` None that it is no finite number."""
 
     axis: int
     index: int
     sqnr_db: float | None
-    max_abs_error: float
+    max_abs_error: float | None
+
+    @classmethod
+    def of(cls, worst: WorstSlice | None) -> SliceResult | None:
+        """What the measure found, in JSON's numbers."""
+        if worst is None:
+            return None
+        return cls(worst.axis, worst.index, json_db(worst.sqnr_db), json_number(worst.max_abs_error))
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,7 @@ def _judged(comparison: Comparison, limit_db: float) -> OutputParity:
         max_abs_error=comparison.max_abs_error,
         max_rel_error=comparison.relative_error,
         sqnr_db=json_db(comparison.sqnr_db),
-        worst_slice=None
-        if worst is None
-        else SliceResult(worst.axis, worst.index, json_db(worst.sqnr_db), worst.max_abs_error),
+        worst_slice=SliceResult.of(worst),
         near_zero_slices=comparison.near_zero_slices,
         passed=passed,
     )
@@ -95,10 +100,10 @@ def require(result: Parity, frontend: str) -> None:
         return
     failed = [output for output in result.outputs if not output.passed]
     worst = min(failed, key=lambda o: (o.worst_slice.sqnr_db if o.worst_slice else o.sqnr_db) or 0.0)
-    where = f", {worst.worst_slice.sqnr_db} dB in slice {worst.worst_slice.index}" if worst.worst_slice else ""
+    where = f", {words_db(worst.worst_slice.sqnr_db)} in slice {worst.worst_slice.index}" if worst.worst_slice else ""
     raise ParityError(
         f"the float model from {frontend} does not equal the source: output {worst.name!r} differs by up to {worst.max_abs_error:.3g} "
-        f"({worst.sqnr_db} dB{where}; {result.limit_db:g} dB are required) over {result.samples} inputs",
+        f"({words_db(worst.sqnr_db)}{where}; {result.limit_db:g} dB are required) over {result.samples} inputs",
         hint="simplify the export (static shapes, another opset) and try again; nothing was delivered",
         details={"frontend": frontend, "outputs": [o.name for o in failed]},
     )
