@@ -24,7 +24,7 @@ from edgekit.errors import ConversionError, EdgekitError, ParityError, Unsupport
 from edgekit.intake import frontends, onnx
 from edgekit.intake.formats import FORMATS, detect_format
 from edgekit.intake.probe import require_runs
-from edgekit.quantize import litert
+from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import audit
 from edgekit.quantize.recipe import Recipe
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Preprocessing
@@ -140,6 +140,7 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
         ranges, digest = _calibrate(request, model, data, stages)
         with stages("quantize"):
             int8_path = litert.quantize(model.path, ranges, work=work, timeout_s=request.timeout_s)
+            repairs = bias.repair(int8_path, model.path)
         with stages("audit"):
             audited = audit(int8_path)
             require_runs(int8_path, what="the quantised model", timeout_s=request.timeout_s)
@@ -166,6 +167,7 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
             gates=verdicts,
             passed=gates.all_passed(verdicts, allow_undecided=request.allow_undecided),
             route_notes=notes,
+            repairs=repairs,
         )
         with stages("write the bundle"):
             document = _fill(bundle, findings, int8_path, data, request)

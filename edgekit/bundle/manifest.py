@@ -14,6 +14,7 @@ from typing import Any
 import edgekit
 from edgekit.calibrate.ranges import Ranges
 from edgekit.quantize.audit import Audit
+from edgekit.quantize.bias import Repair
 from edgekit.quantize.recipe import Recipe
 from edgekit.runtime.backend import open_backend
 from edgekit.values import SCHEMA, FloatModel, GateResult, IoSpec, Preprocessing, QuantParams, to_json
@@ -51,6 +52,7 @@ class Findings:
     gates: tuple[GateResult, ...]
     passed: bool
     route_notes: tuple[str, ...]
+    repairs: tuple[Repair, ...]
 
 
 def delivered_io(model: FloatModel, int8_path: Path) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
@@ -85,6 +87,7 @@ def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec
             "version": findings.model.versions.get("onnx2tf", ""),
             "route_notes": list(findings.route_notes),
         },
+        "repairs": {"bias_overflow": to_json(findings.repairs)},
         "versions": _versions(findings.model),
         "verification": _verification(findings),
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.intake import tflite
+from edgekit.quantize.bias import saturated
 
 INTEGER_SINKS = frozenset({"int8", "uint8", "int16", "int32", "int64", "bool"})
 
@@ -39,13 +40,17 @@ class IoType:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the file really holds. ``full_integer``: no operator touches a float tensor and both ends are integers."""
+    """What the file really holds. ``full_integer``: no operator touches a float tensor and both ends are integers.
+
+    ``saturated_biases`` counts biases at an end of the 32-bit range: values that did not fit when the file was written.
+    """
 
     operators_total: int
     operators: tuple[OperatorCount, ...]
     float_operators: tuple[FloatOperator, ...]
     io: tuple[IoType, ...]
     full_integer: bool
+    saturated_biases: int
 
 
 def audit(path: Path) -> Audit:
@@ -69,8 +74,14 @@ def audit(path: Path) -> Audit:
     operators = tuple(
         OperatorCount(op, *entry) for op, entry in sorted(counts.items(), key=lambda item: (-item[1][0], item[0]))
     )
-    integer_ends = all(end.dtype in INTEGER_SINKS for end in ends)
-    return Audit(sum(o.count for o in operators), operators, tuple(offenders), ends, not offenders and integer_ends)
+    return Audit(
+        operators_total=sum(o.count for o in operators),
+        operators=operators,
+        float_operators=tuple(offenders),
+        io=ends,
+        full_integer=not offenders and all(end.dtype in INTEGER_SINKS for end in ends),
+        saturated_biases=saturated(model),
+    )
 
 
 def _reason(graph: tflite.Graph, operator: tflite.Operator) -> str:

@@ -15,6 +15,7 @@ def judge(limits: Gates, audit: Audit, evaluation: Evaluation) -> tuple[GateResu
     """Every gate of the recipe, the worst output deciding."""
     outputs = evaluation.int8.outputs
     results = [_full_integer(audit)] if limits.full_integer else []
+    results.append(_biases(audit))
     results += [_constant_slices(outputs, limits.constant_slices_max), _sqnr(outputs, limits.sqnr_min_db)]
     results += _agreement(outputs, limits.agreement_min)
     if evaluation.accuracy is not None:
@@ -39,6 +40,12 @@ def _full_integer(audit: Audit) -> GateResult:
         message = f"not integer: {', '.join(floats + ends)}" + (f" ({causes})" if causes else "")
     verdict = Verdict.PASSED if audit.full_integer else Verdict.FAILED
     return GateResult("full-integer", verdict, float(len(audit.float_operators)), 0.0, message)
+
+
+def _biases(audit: Audit) -> GateResult:
+    count = audit.saturated_biases
+    message = f"{count} biases do not fit into 32 bits" if count else "every bias fits into 32 bits"
+    return GateResult("sound-biases", Verdict.FAILED if count else Verdict.PASSED, float(count), 0.0, message)
 
 
 def _constant_slices(outputs: Sequence[OutputInt8], limit: int) -> GateResult:
