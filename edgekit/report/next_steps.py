@@ -19,6 +19,8 @@ BUSY_OTHER = 0.05
 """Share of the processor that other programs may take before they are part of the measurement."""
 LOW_SLICE_DB = 10.0
 """A slice whose error is a third of its signal carries little of it."""
+FOREIGN = ("x86_64", "amd64", "AMD64", "i686")
+"""Processors with other integer kernels than the boards that edgekit is for."""
 SLOW_FIRST = 3.0
 """A first inference this many medians long is felt by whoever waits for it."""
 
@@ -104,6 +106,17 @@ def _slower_than_float(summary: RunSummary) -> Advice | None:
         "Find out where the integer model loses its time",
         f"it runs at {digits(speedup.ratio)}x the speed of the float one; {speedup.reason}",
         "edgekit inspect BUNDLE",
+    )
+
+
+def _foreign(summary: RunSummary) -> Advice | None:
+    machine = summary.facts.get("machine")
+    if summary.speedup is None or machine not in FOREIGN:
+        return None
+    return Advice(
+        "foreign",
+        "Measure on the board before you decide about speed",
+        f"this run was made on {machine}: how its integer kernels compare with float says nothing about an ARM board",
     )
 
 
@@ -302,6 +315,7 @@ def _weak_slice(verification: Mapping[str, Any]) -> Advice | None:
 
 
 RUN_RULES: tuple[Callable[[RunSummary], Advice | None], ...] = (
+    _foreign,
     _throttled,
     _slower_than_float,
     _islands,

@@ -27,6 +27,9 @@ COLOURS = {MAIN: BLUE, FLOAT: ORANGE}
 HISTOGRAM_BINS = 60
 LONGEST_LABEL = 40
 
+LOGARITHMIC_FROM = 10.0
+"""Slowest over fastest inference from which latency over time has a logarithmic axis: below, a rare spike leaves room for the rest."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -76,11 +79,16 @@ def latency_over_time(run: RunFolder, summary: RunSummary) -> Figure | None:
         data += _envelope_traces(_name(name, summary), envelope, factor, COLOURS[name])
     data += _sensor_traces(series, panels)
     layout = {**_time_axes(panels, f"latency, {unit}"), "shapes": _throttle_shapes(run), "showlegend": True}
+    extremes = np.array(
+        [min(min(e.min_ns) for e in envelopes.values()), max(max(e.max_ns) for e in envelopes.values())]
+    )
+    if extremes[1] > LOGARITHMIC_FROM * extremes[0] > 0:
+        layout["yaxis"] = {**layout["yaxis"], **_log_ticks(extremes / factor)}
     sizes = sorted({size for envelope in envelopes.values() for size in envelope.group_size})
     span = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     caption = (
         f"Each point is the median of {span} inferences in a row; the band reaches to their p95, "
-        "the thin lines are their fastest and slowest."
+        "the thin line is their fastest, the dots are their slowest."
     )
     missing = [
         f"{what} is unknown: {summary.thermal.unknown.get(what, 'not recorded')}"
@@ -122,8 +130,9 @@ def _envelope_traces(name: str, envelope: Envelope, factor: float, colour: str) 
         }
 
     thin = {"color": _rgba(colour, 0.45), "width": 0.7}
+    dots = {"color": _rgba(colour, 0.45), "size": 3}  # a line between two rare events would draw what never happened
     traces: list[Mapping[str, Any]] = [
-        line(envelope.max_ns, f"{name} slowest", line=thin, showlegend=False),
+        {**line(envelope.max_ns, f"{name} slowest", marker=dots, showlegend=False), "mode": "markers"},
         line(envelope.min_ns, f"{name} fastest", line=thin, showlegend=False),
     ]
     if envelope.p95_ns:

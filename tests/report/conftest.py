@@ -40,6 +40,7 @@ class Shape:
     partitions: int = 1
     delegated: int = 60
     governor: str = "performance"
+    machine: str = "aarch64"
     name: str = "mobilenet_v2"
     memory: bool = True
 
@@ -177,7 +178,7 @@ def write_run(folder: Path, shape: Shape) -> Path:
         "hostname": "pi4",
         "board_model": "Raspberry Pi 4 Model B Rev 1.4",
         "kernel": "6.6.31",
-        "machine": "aarch64",
+        "machine": shape.machine,
         "userland_bits": 64,
         "python": "3.11.2",
         "cpu_count": 4,

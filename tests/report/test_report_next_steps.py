@@ -43,6 +43,7 @@ def test_a_quiet_run_asks_for_nothing(make_run: MakeRun) -> None:
             "all through the run, not from single slow inferences; the clock governor is ondemand",
         ),
         ("noisy", {"spikes": 0.01}, "outliers among otherwise even ones"),
+        ("foreign", {"machine": "x86_64"}, "made on x86_64"),
         ("undecided", {"seconds": 10}, "only 5 pairs of blocks"),
         ("short_tail", {"seconds": 12}, "p99 needs 662 inferences, this run has"),
         ("slow_first", {"median_ms": 8.0}, "times the median"),
