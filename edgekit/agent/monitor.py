@@ -85,11 +85,11 @@ class Monitor:
         now = time.monotonic()
         if now >= self._next_sample:
             self._sample()
+            if self._folder.cancel_asked():
+                self.cancel("a cancel file")
             self._next_sample = max(self._next_sample + self._sample_every_s, now)
         if now >= self._next_status:
             self._write_status()
-            if self._folder.cancel_asked():
-                self.cancel("a cancel file")
             self._next_status = max(self._next_status + STATUS_EVERY_S, now)
         due = min(self._next_sample, self._next_status) - time.monotonic()
         readable, _, _ = select.select([descriptor], [], [], max(due, 0.0))

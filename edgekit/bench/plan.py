@@ -21,6 +21,12 @@ DEFAULT_DURATION_S = 30.0
 BYTE_BUDGET = 64 << 20
 """Bytes of latencies that one run may have, all variants together: 8 million inferences."""
 
+WARMUP_MIN_RUNS = 5
+WARMUP_MIN_S = 1.0
+
+BLOCK_S = 1.0
+"""Between blocks the agent looks after everything else, and changes over to the other variant."""
+
 SAMPLE_HZ = 2.0
 STALL_S = 300.0
 """How long one inference (or the loading of a model) may take before the run counts as stuck."""
@@ -73,9 +79,9 @@ class BenchPlan:
             "device": self.device,
             "duration_s": self.duration_s,
             "threads": self.threads,
-            "warmup_min_runs": 5,
-            "warmup_min_s": 1.0,
-            "block_s": 1.0,
+            "warmup_min_runs": WARMUP_MIN_RUNS,
+            "warmup_min_s": WARMUP_MIN_S,
+            "block_s": BLOCK_S,
             "settle_runs": 1,
             "stall_s": STALL_S,
             "seed": self.seed,
