@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgekit.calibrate.sources import Sample
-from edgekit.intake.layout import permuted
+from edgekit.intake.layout import delivered
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel
 from edgekit.verify.accuracy import run
@@ -30,7 +30,7 @@ def golden_pairs(model: FloatModel, int8_path: Path, samples: Iterable[Sample]) 
     columns: dict[str, list[NDArray[Any]]] = {}
     with open_backend(model.path) as float_backend, open_backend(int8_path) as int8_backend:
         for sample in samples:
-            inputs = [permuted(sample[spec.name], spec.permutation) for spec in model.inputs]
+            inputs = [delivered(sample[spec.name], spec) for spec in model.inputs]
             floats = run(float_backend, inputs)
             run(int8_backend, inputs)
             for spec, value in zip(model.inputs, inputs, strict=True):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgekit.calibrate.sources import Sample
 from edgekit.errors import DataError
 from edgekit.intake import tflite
-from edgekit.intake.layout import permuted
+from edgekit.intake.layout import delivered
 from edgekit.runtime.backend import Backend, open_backend
 from edgekit.values import FloatModel
 
@@ -53,7 +53,7 @@ def observe(
         count = 0
         for sample in samples:
             for position, spec in enumerate(model.inputs):
-                backend.set_input(position, permuted(sample[spec.name], spec.permutation))
+                backend.set_input(position, delivered(sample[spec.name], spec))
             backend.invoke()
             observer.look(count)
             count += 1

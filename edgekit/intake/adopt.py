@@ -5,37 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from edgekit.errors import ConversionError
+from edgekit.errors import ConversionError, ModelFileError
 from edgekit.intake import tflite
 from edgekit.intake.convert import Converted
 
 SIGNATURE = "serving_default"
 
 
-def adopt(converted: Converted, *, inputs: Sequence[str], outputs: Sequence[str], to: Path) -> None:
-    """Write the converted model to ``to`` with one signature that names ``inputs`` and ``outputs`` in the source's order.
+def adopt(converted: Converted, *, inputs: Mapping[str, str], outputs: Mapping[str, str], to: Path) -> None:
+    """Write the converted model to ``to`` with one signature that names its inputs and outputs as the source does, in its order.
 
-    Tensors are found by name only. Raises ConversionError when the file lost an input or output, or has other ones.
+    ``inputs`` and ``outputs`` map each source name to the name that the front end was given. Tensors are found by name only.
+    Raises ConversionError when the file is none, lost an input or output, or has other ones.
     """
-    model = tflite.read(converted.tflite)
-    graph = tflite.graph(model)
+    try:
+        model = tflite.read(converted.tflite)
+        graph = tflite.graph(model)
+    except ModelFileError as error:
+        raise ConversionError(
+            f"the front end delivered a damaged model: {error.message}", code="delivered_dead", details=error.details
+        ) from error
     if len(graph.signatures) != 1:
         raise ConversionError(f"the converted model has {len(graph.signatures)} signatures where one was expected")
     signature = graph.signatures[0]
     names = converted.names or {"inputs": {}, "outputs": {}}
-    input_tensors = _by_source_name("inputs", signature.inputs, names["inputs"], inputs)
-    output_tensors = _by_source_name("outputs", signature.outputs, names["outputs"], outputs)
+    input_tensors = _by_given_name("inputs", signature.inputs, names["inputs"], list(inputs.values()))
+    output_tensors = _by_given_name("outputs", signature.outputs, names["outputs"], list(outputs.values()))
     subgraph = model.subgraphs[signature.subgraph]
-    subgraph.inputs = [input_tensors[name] for name in inputs]
-    subgraph.outputs = [output_tensors[name] for name in outputs]
+    subgraph.inputs = [input_tensors[given] for given in inputs.values()]
+    subgraph.outputs = [output_tensors[given] for given in outputs.values()]
     definition = model.signatureDefs[0]
     definition.signatureKey = SIGNATURE
-    definition.inputs = [_tensor_map(name, input_tensors[name]) for name in inputs]
-    definition.outputs = [_tensor_map(name, output_tensors[name]) for name in outputs]
+    definition.inputs = [_tensor_map(name, input_tensors[given]) for name, given in inputs.items()]
+    definition.outputs = [_tensor_map(name, output_tensors[given]) for name, given in outputs.items()]
     tflite.write(model, to)
 
 
-def _by_source_name(
+def _by_given_name(
     what: str, signature: Mapping[str, int], renamed: Mapping[str, str], wanted: Sequence[str]
 ) -> dict[str, int]:
     found = {renamed.get(key, key): tensor for key, tensor in signature.items()}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgekit.errors import ParityError
+from edgekit.errors import DataError, ParityError
 from edgekit.runtime.backend import Backend
 from edgekit.values import IoSpec
 from edgekit.verify.measures import sqnr_db
@@ -24,11 +24,7 @@ Permutation = tuple[int, ...] | None
 
 
 def permutations(source: Sequence[int], delivered: Sequence[int]) -> list[Permutation]:
-    """The orders a converter may have chosen and that fit the shapes: as it was, channels to the end, channels to the front.
-
-    None stands for the identity. An order that moves only axes of size one is the identity in effect, and is listed only where
-    the identity does not fit.
-    """
+    """The orders a converter may have chosen and that fit the shapes: as it was (None), channels to the end, channels to the front."""
     rank = len(source)
     if rank != len(delivered):
         return []
@@ -42,6 +38,23 @@ def permutations(source: Sequence[int], delivered: Sequence[int]) -> list[Permut
 def permuted(array: NDArray[Any], permutation: Permutation) -> NDArray[Any]:
     """``array`` in the delivered order, contiguous."""
     return np.ascontiguousarray(array if permutation is None else array.transpose(permutation))
+
+
+def delivered(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
+    """A source array as the delivered tensor takes it: in its order of axes and its dtype.
+
+    Converters store float16 and float64 inputs as float32, and wide integers as int32. Raises DataError for an integer that does not
+    fit into the narrower type.
+    """
+    ordered = permuted(array, spec.permutation)
+    if ordered.dtype.name == spec.dtype:
+        return ordered
+    converted = ordered.astype(spec.dtype)
+    if ordered.dtype.kind in "iu" and not np.array_equal(converted, ordered):
+        raise DataError(
+            f"input {spec.name!r} holds {int(np.abs(ordered).max())}, which does not fit into the {spec.dtype} of the converted model"
+        )
+    return converted
 
 
 def match(
@@ -71,6 +84,11 @@ def match(
 
 
 def _choices(what: str, spec: IoSpec) -> list[Permutation]:
+    kinds = [np.dtype(word).kind.replace("u", "i") for word in (spec.source_dtype, spec.dtype)]
+    if kinds[0] != kinds[1]:
+        raise ParityError(
+            f"{what} {spec.name!r} is {spec.source_dtype} in the source and {spec.dtype} in the converted model"
+        )
     found = permutations(spec.source_shape, spec.shape)
     if not found:
         raise ParityError(
@@ -94,7 +112,7 @@ def _score(
     totals = [np.zeros(len(choices)) for choices in output_choices]
     for sample, reference in zip(samples, references, strict=True):
         for position, (spec, order) in enumerate(zip(inputs, combination, strict=True)):
-            backend.set_input(position, permuted(sample[spec.name], order))
+            backend.set_input(position, delivered(sample[spec.name], dataclasses.replace(spec, permutation=order)))
         backend.invoke()
         for position, (spec, orders) in enumerate(zip(outputs, output_choices, strict=True)):
             got = backend.get_output(position)

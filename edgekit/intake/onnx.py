@@ -14,6 +14,7 @@ from edgekit.intake.adopt import adopt
 from edgekit.intake.convert import ConversionRequest, Converted, convert
 from edgekit.intake.formats import require_file
 from edgekit.intake.frontends import Frontend
+from edgekit.intake.onnx_names import is_plain, make_plain
 from edgekit.intake.onnx_reader import OnnxValue, apply_input_shapes, onnx_io, read_onnx, require_static_inputs
 from edgekit.intake.probe import require_runs
 from edgekit.runtime.backend import open_backend
@@ -38,11 +39,14 @@ _SMALL_GRAPH_OPERATORS = frozenset((
 class OnnxSource:
     """A checked ONNX model with static inputs. ``copy`` is edgekit's own file; the user's is never opened for writing.
 
-    The delivered fields of ``inputs`` and ``outputs`` are those of the source until a front end has run.
+    ``plain`` is the file for front ends, ``plain_names`` the name that each input and output has in it. The delivered fields of
+    ``inputs`` are those of the source until a front end has run.
     """
 
     source: SourceModel
     copy: Path
+    plain: Path
+    plain_names: Mapping[str, str]
     inputs: tuple[IoSpec, ...]
     output_names: tuple[str, ...]
     simplify: bool
@@ -62,14 +66,18 @@ def prepare(path: Path, *, input_shapes: Mapping[str, Sequence[int]], work: Path
         model = apply_input_shapes(model, input_shapes)
     require_static_inputs(model)
     inputs, outputs = onnx_io(model)
-    copy = work / "source.onnx"
+    for value in (*inputs, *outputs):
+        _refuse_what_is_no_tensor(value, "input" if value in inputs else "output")
+    copy = plain = work / "source.onnx"
     _save(model, copy)
+    plain_names = {value.name: value.name for value in (*inputs, *outputs)}
+    if not is_plain(model):
+        plain = work / "plain.onnx"
+        plain_names = make_plain(model)
+        _save(model, plain)
+    specs = tuple(_spec(value.name, _static(value), value.dtype) for value in inputs)
     return OnnxSource(
-        source,
-        copy,
-        tuple(_input_spec(value) for value in inputs),
-        tuple(o.name for o in outputs),
-        _needs_simplifying(model),
+        source, copy, plain, plain_names, specs, tuple(o.name for o in outputs), _needs_simplifying(model)
     )
 
 
@@ -84,13 +92,16 @@ def _save(model: onnx.ModelProto, path: Path) -> None:
         raise OutputError(f"the working copy cannot be written to {path.parent}: {error.strerror}") from error
 
 
-def _input_spec(value: OnnxValue) -> IoSpec:
-    if value.dtype in ("sequence", "optional", "map", "unknown", "string"):
+def _refuse_what_is_no_tensor(value: OnnxValue, what: str) -> None:
+    if value.dtype in ("sequence", "optional", "map", "string"):
         raise UnsupportedModelError(
-            f"input {value.name!r} is a {value.dtype}, and TFLite takes tensors of numbers only"
+            f"{what} {value.name!r} is a {value.dtype}, and TFLite has tensors of numbers only",
+            hint="take the operators that make it out of the export, and do their work in the app",
         )
-    shape = tuple(int(size) for size in value.shape or ())
-    return _spec(value.name, shape, value.dtype)
+
+
+def _static(value: OnnxValue) -> tuple[int, ...]:
+    return tuple(int(size) for size in value.shape or ())
 
 
 def _spec(name: str, shape: tuple[int, ...], dtype: str) -> IoSpec:
@@ -122,16 +133,18 @@ def to_float(
     folder = work / frontend.name
     folder.mkdir()
     private = folder / "model.onnx"
-    private.write_bytes(source.copy.read_bytes())
-    names = [spec.name for spec in source.inputs]
-    request = ConversionRequest(private, names, source.output_names, source.simplify, folder, timeout_s, tick)
-    converted = convert(frontend, request)
+    private.write_bytes(source.plain.read_bytes())
+    inputs = {spec.name: source.plain_names[spec.name] for spec in source.inputs}
+    outputs = {name: source.plain_names[name] for name in source.output_names}
+    asked = ConversionRequest(
+        private, list(inputs.values()), list(outputs.values()), source.simplify, folder, timeout_s, tick
+    )
+    converted = convert(frontend, asked)
     float_path = folder / "float.tflite"
-    adopt(converted, inputs=names, outputs=source.output_names, to=float_path)
+    adopt(converted, inputs=inputs, outputs=outputs, to=float_path)
     require_runs(float_path, what="the float model", timeout_s=timeout_s)
-    inputs, outputs = _matched(source, float_path, samples, references)
-    model = FloatModel(float_path, source.source, inputs, outputs, frontend.name, converted.versions)
-    return model, converted
+    matched = _matched(source, float_path, samples, references)
+    return FloatModel(float_path, source.source, *matched, frontend.name, converted.versions), converted
 
 
 def _matched(

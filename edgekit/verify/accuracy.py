@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgekit.calibrate.sources import Sample
 from edgekit.errors import DataError
-from edgekit.intake.layout import permuted
+from edgekit.intake.layout import delivered
 from edgekit.runtime.backend import Backend, open_backend
 from edgekit.runtime.tensors import dequantize, quantize
 from edgekit.values import FloatModel, IoSpec
@@ -133,7 +133,7 @@ def evaluate(
     answers: list[list[tuple[int, int]]] = [[] for _ in model.outputs]
     with open_backend(model.path) as float_backend, open_backend(int8_path) as int8_backend:
         for count, sample in enumerate(samples, 1):
-            inputs = [permuted(sample[spec.name], spec.permutation) for spec in model.inputs]
+            inputs = [delivered(sample[spec.name], spec) for spec in model.inputs]
             truth, got = run(float_backend, inputs), run(int8_backend, inputs)
             for position, comparison in enumerate(comparisons):
                 comparison.add(truth[position], got[position])

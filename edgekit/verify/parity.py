@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgekit.errors import ParityError
-from edgekit.intake.layout import permuted
+from edgekit.intake.layout import delivered, permuted
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel
 from edgekit.verify.measures import Comparison, WorstSlice, json_db, json_number, slice_axis, words_db
@@ -71,7 +71,7 @@ def parity(
     with open_backend(model.path) as backend:
         for sample, truth in zip(samples, references, strict=True):
             for position, spec in enumerate(model.inputs):
-                backend.set_input(position, permuted(sample[spec.name], spec.permutation))
+                backend.set_input(position, delivered(sample[spec.name], spec))
             backend.invoke()
             for position, (spec, comparison) in enumerate(zip(model.outputs, comparisons, strict=True)):
                 comparison.add(permuted(truth[spec.name], spec.permutation), backend.get_output(position))
