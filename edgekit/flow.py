@@ -5,54 +5,33 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from edgekit.bundle import folder, manifest
 from edgekit.bundle.golden import PAIRS, golden_pairs, write_npz
 from edgekit.calibrate.ranges import Ranges, observe, refuse_constant_input
-from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, subset_labels
+from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, sample_name, subset_labels
 from edgekit.calibrate.split import Split, split
-from edgekit.errors import ConversionError, EdgekitError, ParityError, UnsupportedModelError
+from edgekit.errors import ConversionError, DataError, EdgekitError, ParityError, UnsupportedModelError
 from edgekit.intake import frontends, onnx
 from edgekit.intake.formats import FORMATS, detect_format
 from edgekit.intake.probe import require_runs
 from edgekit.quantize import bias, litert
-from edgekit.quantize.audit import audit
+from edgekit.quantize.audit import Audit, audit
 from edgekit.quantize.recipe import Recipe
+from edgekit.stages import Progress, Silent, StageRecord, Stages
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Preprocessing
 from edgekit.verify import gates
-from edgekit.verify.accuracy import evaluate
+from edgekit.verify.accuracy import Evaluation, evaluate
 from edgekit.verify.parity import SAMPLES, Parity, parity
 from edgekit.verify.parity import require as require_parity
 from edgekit.verify.reference import OnnxReference
-
-
-class Progress(Protocol):
-    """Who wants to know how far a long run is. The library itself never prints."""
-
-    def stage(self, name: str, total: int | None) -> None:
-        """A stage begins; ``total`` is its number of steps where that is known."""
-
-    def step(self, done: int) -> None:
-        """So many steps of the stage are done; also called without an advance, as a sign of life."""
-
-
-class Silent:
-    """Nobody wants to know."""
-
-    def stage(self, name: str, total: int | None) -> None:
-        """Nothing."""
-
-    def step(self, done: int) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +54,6 @@ class ConvertRequest:
     timeout_s: float = 1800.0
     force: bool = False
     allow_undecided: bool = False
-
-
-@dataclass(frozen=True)
-class StageRecord:
-    """How long a stage took, and the peak memory of the child process that did its work, where there was one."""
-
-    name: str
-    seconds: float
-    peak_rss_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +93,7 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
     The bundle appears as a whole at the end, or not at all. With a failed gate it holds ``rejected.tflite`` instead of
     ``model.tflite``. Raises the errors of the stages; the source file is only ever read.
     """
-    stages = _Stages(progress or Silent())
+    stages = Stages(progress or Silent())
     _require_onnx(request.model)
     out = request.out
     _check_out(request)
@@ -138,22 +108,8 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
             data = _open_data(request, source.inputs)
         model, equal, notes = _to_float(request, source, routes, data, work, stages)
         ranges, digest = _calibrate(request, model, data, stages)
-        with stages("quantize"):
-            int8_path = litert.quantize(model.path, ranges, work=work, timeout_s=request.timeout_s)
-            repairs = bias.repair(int8_path, model.path)
-        with stages("audit"):
-            audited = audit(int8_path)
-            require_runs(int8_path, what="the quantised model", timeout_s=request.timeout_s)
-        judged = data.split.evaluation
-        with stages("evaluate", len(judged)):
-            evaluation = evaluate(
-                model,
-                int8_path,
-                data.evaluation.iterate(judged),
-                labels=subset_labels(data.evaluation, judged),
-                source=data.evaluation.source,
-                progress=stages.step,
-            )
+        int8_path, repairs, audited = _quantize(request, model, ranges, work, stages)
+        evaluation = _evaluate(model, int8_path, data, stages)
         verdicts = gates.judge(request.recipe.gates, audited, evaluation)
         findings = manifest.Findings(
             model=model,
@@ -172,7 +128,7 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
         with stages("write the bundle"):
             document = _fill(bundle, findings, int8_path, data, request)
             _report(bundle, document, stages.records)
-            folder.publish(bundle, out)
+            folder.publish(bundle, out, force=request.force)
     return ConvertResult(out, findings.passed, document, tuple(stages.records))
 
 
@@ -205,29 +161,6 @@ def _routes(request: ConvertRequest) -> list[frontends.Frontend]:
     return frontends.require([request.frontend] if request.frontend else onnx.ROUTES)
 
 
-class _Stages:
-    """Announces each stage to the listener and keeps its time."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.records: list[StageRecord] = []
-
-    @contextmanager
-    def __call__(self, name: str, total: int | None = None) -> Iterator[None]:
-        self._progress.stage(name, total)
-        started = time.monotonic()
-        yield
-        self.records.append(StageRecord(name, round(time.monotonic() - started, 3)))
-
-    def step(self, done: int) -> None:
-        self._progress.step(done)
-
-    def child_peak(self, peak_rss_bytes: int | None) -> None:
-        """The stage that just ended was done by a child process of this peak memory."""
-        last = self.records[-1]
-        self.records[-1] = StageRecord(last.name, last.seconds, peak_rss_bytes)
-
-
 def _require_onnx(path: Path) -> None:
     kind = detect_format(path)
     if kind != "onnx":
@@ -238,7 +171,13 @@ def _require_onnx(path: Path) -> None:
 
 
 def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
-    """Labels belong to the data that judge."""
+    """Labels belong to the data that judge, and those are never the data that calibrate."""
+    if request.eval_data is not None and _same_place(request.data, request.eval_data):
+        raise DataError(
+            f"--data and --eval-data are the same, {request.data}: what calibrated cannot judge",
+            hint="leave out --eval-data: the data are then split into two parts that share no sample",
+            code="data_overlap",
+        )
     plain = _without_labels(request.options)
     labelled = DataOptions(**{**plain.__dict__, "labels": request.eval_labels})
     if request.eval_data is None:
@@ -257,6 +196,10 @@ def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
     return _Data(calibration, evaluation, chosen)
 
 
+def _same_place(one: str, other: str) -> bool:
+    return one == other or (Path(one).exists() and Path(other).exists() and Path(one).samefile(other))
+
+
 def _without_labels(options: DataOptions) -> DataOptions:
     return DataOptions(**{**options.__dict__, "labels": None})
 
@@ -267,13 +210,18 @@ def _to_float(
     routes: Sequence[frontends.Frontend],
     data: _Data,
     work: Path,
-    stages: _Stages,
+    stages: Stages,
 ) -> tuple[FloatModel, Parity, tuple[str, ...]]:
     """The float model of the first front end whose result equals the source, with the parity found and notes on the others."""
     with stages("run the source model"):
         reference = OnnxReference(source.copy, source.output_names, threads=request.threads)
-        samples = list(data.calibration.iterate(_spread(data.split.calibration, SAMPLES)))
-        references = [reference.run(sample) for sample in samples]
+        chosen = _spread(data.split.calibration, SAMPLES)
+        samples = list(data.calibration.iterate(chosen))
+        references = [
+            reference.run(sample, name=sample_name(data.calibration, index))
+            for index, sample in zip(chosen, samples, strict=True)
+        ]
+        _check_class_names(request.options.class_names, references[0])
         name = reference.name
         del reference  # its memory is not needed beside the converter's
     notes: list[str] = []
@@ -294,7 +242,7 @@ def _to_float(
             with stages("check parity"):
                 limit = request.recipe.gates.parity_min_db
                 equal = parity(model, samples, references, reference=name, limit_db=limit)
-                require_parity(equal, frontend.name)
+                require_parity(equal, model)
         except ConversionError as error:
             notes.append(f"{frontend.name}: {error.message}")
             failures.append(error)
@@ -305,24 +253,35 @@ def _to_float(
 
 
 def _no_route(failures: Sequence[ConversionError], routes: Sequence[frontends.Frontend]) -> EdgekitError:
-    """The last failure, with the earlier ones in its details and the route that was not there in its hint."""
-    last = failures[-1]
-    others = [name for name in onnx.ROUTES if name not in {route.name for route in routes}]
+    """The worst failure, with all of them in its details and the route that was not tried in its hint."""
     wrong = [error for error in failures if isinstance(error, ParityError)]
-    worst = wrong[0] if wrong else last
-    size = frontends.KINDS[others[0]].size_mb if others else 0
-    more = (
-        f"the front end {others[0]} may do better: edgekit frontend add {others[0]} (about {size} MB)" if others else ""
-    )
+    worst = wrong[0] if wrong else failures[-1]
+    hints = [worst.hint] if worst.hint else []
+    for name in onnx.ROUTES:
+        if name not in {route.name for route in routes}:
+            kind = frontends.KINDS[name]
+            way = "leave out --frontend" if frontends.find(kind) else f"edgekit frontend add {name} ({kind.size_mb} MB)"
+            hints.append(f"the front end {name} may do better: {way}")
     return type(worst)(
         worst.message,
-        hint=" ".join(part for part in (worst.hint, more) if part),
+        hint="; ".join(hints),
         code=worst.code,
         details={**worst.details, "routes": [error.message for error in failures]},
     )
 
 
-def _calibrate(request: ConvertRequest, model: FloatModel, data: _Data, stages: _Stages) -> tuple[Ranges, str]:
+def _check_class_names(names: Sequence[str], outputs: Sample) -> None:
+    """Raises DataError when there are class names and not as many classes."""
+    classes = {name: values.shape[1] for name, values in outputs.items() if values.ndim == 2}
+    if names and len(classes) == 1 and len(names) not in classes.values():
+        output, count = next(iter(classes.items()))
+        raise DataError(
+            f"--class-names holds {len(names)} names, and output {output!r} has {count} classes",
+            hint="one name a line, in the order of the model's output",
+        )
+
+
+def _calibrate(request: ConvertRequest, model: FloatModel, data: _Data, stages: Stages) -> tuple[Ranges, str]:
     digest = hashlib.sha256()
 
     def hashed(samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -333,9 +292,40 @@ def _calibrate(request: ConvertRequest, model: FloatModel, data: _Data, stages: 
 
     chosen = data.split.calibration
     with stages("calibrate", len(chosen)):
-        ranges = observe(model, hashed(data.calibration.iterate(chosen)), threads=request.threads, progress=stages.step)
+        ranges = observe(
+            model,
+            hashed(data.calibration.iterate(chosen)),
+            threads=request.threads,
+            progress=stages.step,
+            name_of=lambda count: sample_name(data.calibration, chosen[count]),
+        )
         refuse_constant_input(model, ranges)
     return ranges, digest.hexdigest()
+
+
+def _quantize(
+    request: ConvertRequest, model: FloatModel, ranges: Ranges, work: Path, stages: Stages
+) -> tuple[Path, tuple[bias.Repair, ...], Audit]:
+    with stages("quantize"):
+        int8_path = litert.quantize(model.path, ranges, work=work, timeout_s=request.timeout_s)
+        repairs = bias.repair(int8_path, model.path)
+    with stages("audit"):
+        audited = audit(int8_path)
+        require_runs(int8_path, what="the quantised model", timeout_s=request.timeout_s)
+    return int8_path, repairs, audited
+
+
+def _evaluate(model: FloatModel, int8_path: Path, data: _Data, stages: Stages) -> Evaluation:
+    judged = data.split.evaluation
+    with stages("evaluate", len(judged)):
+        return evaluate(
+            model,
+            int8_path,
+            data.evaluation.iterate(judged),
+            labels=subset_labels(data.evaluation, judged),
+            source=data.evaluation.source,
+            progress=stages.step,
+        )
 
 
 def _calibration_record(data: _Data, digest: str, ranges: Ranges) -> manifest.CalibrationRecord:
@@ -384,16 +374,3 @@ def _report(bundle: Path, document: dict[str, Any], records: Sequence[StageRecor
 def preprocessing_of(recipe: Recipe, given: Preprocessing | None) -> Preprocessing | None:
     """What the command line says, or else the recipe."""
     return given if given is not None else recipe.preprocessing
-
-
-__all__ = [
-    "ConvertPlan",
-    "ConvertRequest",
-    "ConvertResult",
-    "Progress",
-    "Silent",
-    "StageRecord",
-    "convert",
-    "plan",
-    "preprocessing_of",
-]

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ from edgekit.calibrate.sources import DataOptions, Dataset, Sample
 from edgekit.errors import DataError
 from edgekit.resources import did_you_mean
 from edgekit.values import IoSpec
+
+UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, NotImplementedError)
+"""What damaged or foreign archives raise."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +65,16 @@ class ArrayDataset:
         """The samples at ``indices`` (ascending), or all."""
         wanted = range(self._count) if indices is None else indices
         streams = {spec.name: self._columns[spec.name].rows(wanted) for spec in self._inputs}
-        for _ in wanted:
-            yield {spec.name: self._as_input(spec, next(streams[spec.name])) for spec in self._inputs}
+        for index in wanted:
+            yield {spec.name: self._as_input(spec, next(streams[spec.name]), index) for spec in self._inputs}
 
-    def _as_input(self, spec: IoSpec, row: NDArray[Any]) -> NDArray[Any]:
+    def _as_input(self, spec: IoSpec, row: NDArray[Any], index: int) -> NDArray[Any]:
+        if row.dtype.kind == "f" and not np.isfinite(row).all():
+            raise DataError(
+                f"{self.source}: sample {index} of {spec.name!r} holds NaN or infinite values",
+                hint="leave that sample out, or repair it",
+                code="data_not_finite",
+            )
         if self._options.raw_pixel_arrays:
             row = normalise(row, self._options, spec)
         shaped = row if row.ndim == len(spec.source_shape) else row[np.newaxis]
@@ -77,7 +87,7 @@ def open_npz(path: Path, inputs: Sequence[IoSpec], options: DataOptions) -> Data
         with zipfile.ZipFile(path) as archive:
             members = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
         columns = {name: _npz_column(path, name) for name in members}
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path.name} cannot be read as .npz: {error}", hint="write it with numpy.savez") from error
     return _checked(path.name, columns, inputs, options)
 
@@ -91,8 +101,13 @@ def open_npy(path: Path, inputs: Sequence[IoSpec], options: DataOptions) -> Data
         )
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path.name} cannot be read as .npy: {error}", hint="write it with numpy.save") from error
+        if not isinstance(array, np.ndarray):
+            array.close()
+            raise ValueError("it is an archive of several arrays")
+    except UNREADABLE as error:
+        raise DataError(
+            f"{path.name} cannot be read as .npy: {error}", hint="write it with numpy.save, or name an archive .npz"
+        ) from error
     return _checked(path.name, {inputs[0].name: _array_column(inputs[0].name, array)}, inputs, options)
 
 
@@ -140,19 +155,25 @@ class _Spool:
         self._count += 1
 
     def mapped(self) -> NDArray[Any]:
-        self._file.flush()
-        return np.memmap(self._file, dtype=self._dtype, mode="r", shape=(self._count, *(self._shape or ())))
+        with self._file:  # the map keeps the file alive on its own
+            self._file.flush()
+            shape = (self._count, *(self._shape or ()))
+            if not all(shape):
+                return np.zeros(shape, self._dtype)  # nothing to map
+            return np.memmap(self._file, dtype=self._dtype, mode="r", shape=shape)
 
 
 def _function(spec: str) -> Callable[[], Any]:
     module_name, _, function_name = spec.partition(":")
-    sys.path.insert(0, os.getcwd())
+    here = os.getcwd()
+    sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
         raise DataError(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.remove(os.getcwd())
+        if here in sys.path:
+            sys.path.remove(here)
     function = getattr(module, function_name, None)
     if not callable(function):
         names = [name for name in vars(module) if not name.startswith("_")]
@@ -168,7 +189,7 @@ def _samples(spec: str, function: Callable[[], Any]) -> Iterator[Mapping[str, An
             yield sample
     except DataError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(f"{spec} failed: {type(error).__name__}: {error}") from error
 
 
@@ -179,28 +200,37 @@ def _array_column(name: str, array: NDArray[Any]) -> Column:
 def _npz_column(path: Path, name: str) -> Column:
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
         shape, dtype, fortran = _npy_header(member)
-    if dtype.hasobject:
-        raise DataError(f"{path.name}: array {name!r} holds Python objects", hint="save it as an array of numbers")
 
     def rows(wanted: Sequence[int]) -> Iterator[NDArray[Any]]:
-        if fortran:  # the rows of such a file are not contiguous: no way to stream them
-            with np.load(path, allow_pickle=False) as archive:
-                array = archive[name]
-            yield from (array[i] for i in wanted)
-            return
-        size = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
-        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
-            _npy_header(member)
-            position = 0
-            for index in wanted:
-                _skip(member, (index - position) * size)
-                data = member.read(size)
-                if len(data) != size:
-                    raise DataError(f"{path.name}: array {name!r} ends at sample {index} of {shape[0]}")
-                yield np.frombuffer(data, dtype).reshape(shape[1:])
-                position = index + 1
+        try:
+            # The rows of a Fortran-ordered array are not contiguous: no way to stream them.
+            yield from _loaded_rows(path, name, wanted) if fortran else _streamed_rows(path, name, wanted)
+        except UNREADABLE as error:
+            raise DataError(
+                f"{path.name}: array {name!r} is damaged: {error}", hint="copy the file again, or write it anew"
+            ) from error
 
     return Column(name, shape, dtype, rows)
+
+
+def _loaded_rows(path: Path, name: str, wanted: Sequence[int]) -> Iterator[NDArray[Any]]:
+    with np.load(path, allow_pickle=False) as archive:
+        array = archive[name]
+    yield from (array[index] for index in wanted)
+
+
+def _streamed_rows(path: Path, name: str, wanted: Sequence[int]) -> Iterator[NDArray[Any]]:
+    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
+        shape, dtype, _ = _npy_header(member)
+        size = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        position = 0
+        for index in wanted:
+            _skip(member, (index - position) * size)
+            data = member.read(size)
+            if len(data) != size:
+                raise ValueError(f"it ends at sample {index} of {shape[0]}")
+            yield np.frombuffer(data, dtype).reshape(shape[1:])
+            position = index + 1
 
 
 def _npy_header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
@@ -245,7 +275,13 @@ def _checked(
 def _check_shape(source: str, column: Column, spec: IoSpec, options: DataOptions) -> None:
     wanted = spec.source_shape
     if column.dtype.kind not in "fiub":
-        raise DataError(f"{source}: array {column.name!r} is {column.dtype}, not numbers")
+        raise DataError(
+            f"{source}: array {column.name!r} is {column.dtype}, not numbers", hint="save it as an array of numbers"
+        )
+    if not column.shape:
+        raise DataError(
+            f"{source}: array {column.name!r} is a single number; its first axis should be the samples",
+        )
     if np.dtype(spec.source_dtype).kind in "iub" and column.dtype.kind == "f":
         raise DataError(
             f"{source}: array {column.name!r} is {column.dtype}, and the model takes {spec.source_dtype}",

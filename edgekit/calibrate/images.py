@@ -31,7 +31,7 @@ class ImageFolder:
         preprocessing: Preprocessing,
         labels: NDArray[np.int64] | None,
     ) -> None:
-        self.source = folder.name
+        self.source = folder.resolve().name
         self.labels = labels
         self.names: Sequence[str] | None = [str(file.relative_to(folder)) for file in files]
         self._files = files
@@ -89,15 +89,18 @@ def _labels(folder: Path, files: Sequence[Path], options: DataOptions) -> NDArra
 
 
 def _read_csv(path: Path, options: DataOptions) -> dict[str, int]:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.reader(file) if row]
-    if rows and rows[0][:2] == ["file", "label"]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark in front
+            rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(csv.reader(file), 1) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as CSV: {error}", hint="two columns: file,label") from error
+    if rows and rows[0][1][:2] == ["file", "label"]:
         rows = rows[1:]
     by_file = {}
-    for number, row in enumerate(rows, 1):
+    for number, row in rows:
         if len(row) < 2:
             raise DataError(f"{path.name}, row {number}: {','.join(row)!r} is not file,label")
-        by_file[row[0]] = _class_index(path.name, row[1].strip(), options.class_names)
+        by_file[row[0]] = _class_index(f"{path.name}, row {number}", row[1], options.class_names)
     return by_file
 
 
@@ -105,14 +108,15 @@ def _labels_by_folder(folder: Path, files: Sequence[Path], options: DataOptions)
     classes = [file.relative_to(folder).parts[0] if len(file.relative_to(folder).parts) > 1 else "" for file in files]
     if "" in classes:
         raise DataError(f"{files[classes.index('')].name} lies in no class folder, and --labels {FOLDERS} was given")
-    names = list(options.class_names) or sorted(set(classes))
-    return np.asarray([_class_index(folder.name, name, tuple(names)) for name in classes], np.int64)
+    numbered = not options.class_names and all(name.isdecimal() for name in classes)
+    names = () if numbered else options.class_names or tuple(sorted(set(classes)))
+    return np.asarray([_class_index(folder.name, name, names) for name in classes], np.int64)
 
 
 def _class_index(where: str, word: str, names: Sequence[str]) -> int:
     if word in names:
         return list(names).index(word)
-    if word.lstrip("-").isdigit() and int(word) >= 0:
+    if word.isdecimal():
         return int(word)
     raise DataError(
         f"{where}: {word!r} is neither a class index nor one of the class names",

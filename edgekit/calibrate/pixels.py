@@ -23,6 +23,11 @@ CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 
 def picture_input(inputs: Sequence[IoSpec]) -> IoSpec:
     """The model's only input, which must be a picture. Raises DataError otherwise."""
+    if len(inputs) == 1 and len(inputs[0].source_shape) == 4 and inputs[0].source_shape[0] != 1:
+        raise DataError(
+            f"input {inputs[0].name!r} takes {inputs[0].source_shape[0]} pictures at once, and a folder gives one at a time",
+            hint="export the model with a batch of 1",
+        )
     if len(inputs) != 1 or len(inputs[0].source_shape) != 4:
         shapes = ", ".join(f"{spec.name} {list(spec.source_shape)}" for spec in inputs)
         raise DataError(
@@ -99,4 +104,16 @@ def _as_input(name: str, picture: NDArray[Any], preprocessing: Preprocessing, sp
             f"{width}x{height}",
             hint=f"add --resize {height} --crop {height}, or --resize {height}x{width} --fit stretch",
         )
+    if np.dtype(spec.source_dtype).kind in "iu":
+        _refuse_rounding(ordered, spec)
     return np.ascontiguousarray(ordered[np.newaxis], dtype=spec.source_dtype)
+
+
+def _refuse_rounding(picture: NDArray[Any], spec: IoSpec) -> None:
+    limits = np.iinfo(spec.source_dtype)
+    if not np.array_equal(picture, np.rint(picture)) or picture.min() < limits.min or picture.max() > limits.max:
+        raise DataError(
+            f"input {spec.name!r} takes {spec.source_dtype}, and the preprocessing gives values from {picture.min():g} to "
+            f"{picture.max():g}",
+            hint="for pixels as they are: --mean 0 --std 1",
+        )

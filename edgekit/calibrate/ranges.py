@@ -7,6 +7,7 @@ real value becomes zero, so values beyond :data:`NOT_A_VALUE` are left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +41,13 @@ def observe(
     *,
     threads: int = 0,
     progress: Callable[[int], None] = lambda _: None,
+    name_of: Callable[[int], str] = "sample {}".format,
 ) -> Ranges:
     """Run the float model over ``samples`` and keep the extremes of every float tensor that is computed.
 
-    Memory does not grow with the number of samples. Raises DataError for a sample that makes a tensor NaN or infinite (the
-    sample is named), and where no sample came.
+    Memory does not grow with the number of samples. Infinities inside of the network are constants (masks, padding) and are left
+    out like other padding. Raises DataError for a sample that makes a tensor NaN, with ``name_of`` its position, and where no
+    sample came.
     """
     graph = tflite.graph(tflite.read(model.path))
     constants = {tensor.index for tensor in graph.tensors if tensor.is_constant}
@@ -55,7 +58,7 @@ def observe(
             for position, spec in enumerate(model.inputs):
                 backend.set_input(position, delivered(sample[spec.name], spec))
             backend.invoke()
-            observer.look(count)
+            observer.look(name_of, count)
             count += 1
             progress(count)
     if not count:
@@ -71,32 +74,34 @@ class _Observer:
         self._high: dict[int, float] = {}
         self.ignored: dict[str, int] = {}
 
-    def look(self, sample: int) -> None:
+    def look(self, name_of: Callable[[int], str], sample: int) -> None:
         for detail in list(self._tensors):
             try:
                 values = self._backend.read_tensor(detail.index)
             except DataError:  # a scratch tensor of a delegate: nothing to read now, nothing later
                 self._tensors.remove(detail)
                 continue
-            if values.size:
-                self._widen(detail.index, detail.name, values, sample)
-
-    def _widen(self, index: int, name: str, values: NDArray[Any], sample: int) -> None:
-        low, high = float(values.min()), float(values.max())
-        if not (abs(low) < NOT_A_VALUE and abs(high) < NOT_A_VALUE):  # NaN fails both
-            if np.isnan(values).any():
+            if values.size and not self._widen(detail.index, detail.name, values):
                 raise DataError(
-                    f"calibration sample {sample} makes tensor {name!r} not a number",
+                    f"{name_of(sample)} makes tensor {detail.name!r} not a number",
                     hint="look at that sample: values outside of what the network was trained on, or a division by zero",
                     code="data_not_finite",
                 )
+
+    def _widen(self, index: int, name: str, values: NDArray[Any]) -> bool:
+        """Takes ``values`` into the range; False when one is NaN."""
+        low, high = float(values.min()), float(values.max())
+        if math.isnan(low):  # as soon as one value is
+            return False
+        if abs(low) >= NOT_A_VALUE or abs(high) >= NOT_A_VALUE:
             kept = values[np.abs(values) < NOT_A_VALUE]
             self.ignored[name] = self.ignored.get(name, 0) + int(values.size - kept.size)
             if not kept.size:
-                return
+                return True
             low, high = float(kept.min()), float(kept.max())
         self._low[index] = min(low, self._low.get(index, low))
         self._high[index] = max(high, self._high.get(index, high))
+        return True
 
     def ranges(self) -> dict[str, tuple[float, float]]:
         names = {detail.index: detail.name for detail in self._tensors}

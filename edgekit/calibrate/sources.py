@@ -25,8 +25,8 @@ class DataOptions:
     """What the user said about the data, beside where they are.
 
     ``preprocessing`` is None where the user gave none. ``raw_pixel_arrays`` says that arrays hold pixels 0..255 which still need it;
-    ``layout`` ("nhwc", "nchw" or "") says how such arrays, or the model's picture input, lie. ``labels`` is a CSV file, the name of
-    an array in the ``.npz``, or None: pictures then take theirs from one folder for each class where there are such folders.
+    ``layout`` ("nhwc", "nchw" or "") says how such arrays lie. ``labels`` is a CSV file, "folders" for one folder for each class,
+    the name of an array in the ``.npz``, or None.
     """
 
     preprocessing: Preprocessing | None = None
@@ -76,6 +76,11 @@ def open_dataset(spec: str, inputs: Sequence[IoSpec], options: DataOptions) -> D
     raise DataError(
         f"there is no file or folder {spec}", hint="give a folder of images, a .npz, a .npy, or module:function"
     )
+
+
+def sample_name(dataset: Dataset, index: int) -> str:
+    """What to call one sample in a message: its file, or its number in the data."""
+    return f"sample {index} of {dataset.source}" if dataset.names is None else dataset.names[index]
 
 
 def subset_labels(dataset: Dataset, indices: Sequence[int]) -> NDArray[np.int64] | None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from edgekit.errors import ConversionError
 from edgekit.intake.frontends import Frontend
@@ -95,17 +96,8 @@ def convert(frontend: Frontend, request: ConversionRequest) -> Converted:
 def _run(frontend: Frontend, request_file: Path, log: Path, request: ConversionRequest) -> tuple[int, int | None]:
     """Exit status and peak resident bytes of the worker, which is killed with its children when time is up."""
     deadline = time.monotonic() + request.timeout_s
-    command = [str(frontend.python), "-I", str(WORKER), str(request_file)]
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=request.work,
-            env=_environment(frontend, request.work),
-            start_new_session=True,
-        )
+        process = _start(frontend, request_file, output, request.work)
         try:
             while True:
                 pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -123,6 +115,25 @@ def _run(frontend: Frontend, request_file: Path, log: Path, request: ConversionR
                 time.sleep(POLL_S)
         finally:
             _end(process)
+
+
+def _start(frontend: Frontend, request_file: Path, output: IO[bytes], work: Path) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            [str(frontend.python), "-I", str(WORKER), str(request_file)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=work,
+            env=_environment(frontend, work),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ConversionError(
+            f"the front end {frontend.name} cannot be started: {frontend.python}: {error.strerror}",
+            hint=f"install it again: edgekit frontend remove {frontend.name}, then edgekit frontend add {frontend.name}",
+            code="frontend_broken",
+        ) from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -151,6 +162,7 @@ def _environment(frontend: Frontend, work: Path) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_USE_LEGACY_KERAS": "1",
         "CUDA_VISIBLE_DEVICES": "-1",
+        "ORT_DISABLE_TELEMETRY": "1",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,6 +65,14 @@ KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "preprocessing.filter": ("bilinear", "bicubic", "nearest"),
     "preprocessing.color": ("rgb", "bgr", "gray"),
 }
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "gates.parity_min_db": (0.0, 300.0),
+    "gates.sqnr_min_db": (-300.0, 300.0),
+    "gates.constant_slices_max": (0, 2**31),
+    "gates.agreement_min": (0.0, 1.0),
+    "gates.accuracy_drop_max_points": (0.0, 100.0),
+}
+"""Lowest and highest value that makes sense."""
 _TABLES = {"quantize": Quantization, "calibration": Calibration, "gates": Gates, "preprocessing": Preprocessing}
 
 
@@ -85,6 +94,8 @@ def load(name: str) -> Recipe:
         )
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path.name} is not TOML: {error}") from error
     return parse(data, path.name)
@@ -99,10 +110,13 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
             raise RecipeError(
                 f"{where}: {key} is missing: a recipe is complete on its own", hint="see recipes/full-int8.toml"
             )
+    for key in ("name", "description"):
+        if not isinstance(data.get(key, ""), str):
+            raise RecipeError(f"{where}: {key} = {data[key]!r} should be a text")
     tables = {key: _table(key, data[key], where) for key in _TABLES if key in data}
     return Recipe(
-        name=str(data["name"]),
-        description=str(data.get("description", "")),
+        name=data["name"],
+        description=data.get("description", ""),
         preprocessing=tables.pop("preprocessing", None),
         **tables,
     )
@@ -114,6 +128,11 @@ def _table(key: str, values: Any, where: str) -> Any:
     kind = _TABLES[key]
     fields = {field.name: field for field in dataclasses.fields(kind)}
     _refuse_unknown(values, list(fields), where, f"{key}.")
+    for name in ("mean", "std") if kind is Preprocessing else fields:
+        if name not in values:
+            raise RecipeError(
+                f"{where}: {key}.{name} is missing: a recipe is complete on its own", hint="see recipes/full-int8.toml"
+            )
     if kind is Preprocessing:
         checked = {name: _preprocessing_value(where, name, value) for name, value in values.items()}
         return Preprocessing(**checked)
@@ -135,6 +154,9 @@ def _value(where: str, key: str, value: Any, default: Any) -> Any:
         value = float(value)
     if type(value) is not kind:
         raise RecipeError(f"{where}: {key} = {value!r} should be a {kind.__name__}, like {default!r}")
+    low, high = LIMITS.get(key, (-math.inf, math.inf))
+    if kind in (int, float) and not low <= value <= high:  # NaN is not either
+        raise RecipeError(f"{where}: {key} = {value!r} is not possible", hint=f"possible: {low:g} to {high:g}")
     return _known_value(where, key, value)
 
 
@@ -149,12 +171,12 @@ def _preprocessing_value(where: str, name: str, value: Any) -> Any:
     key = f"preprocessing.{name}"
     if name in ("resize", "crop"):
         pair = [value, value] if isinstance(value, int) else value
-        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(v, int) and v > 0 for v in pair)):
+        if not (isinstance(pair, list) and len(pair) == 2 and all(type(v) is int and v > 0 for v in pair)):
             raise RecipeError(f"{where}: {key} = {value!r} should be a size in pixels, like 224 or [height, width]")
         return tuple(pair)
     if name in ("mean", "std"):
         numbers = value if isinstance(value, list) else [value]
-        if len(numbers) not in (1, 3) or not all(isinstance(v, (int, float)) for v in numbers):
+        if len(numbers) not in (1, 3) or not all(type(v) in (int, float) for v in numbers):
             raise RecipeError(f"{where}: {key} = {value!r} should be one number, or three")
         if name == "std" and any(v <= 0 for v in numbers):
             raise RecipeError(f"{where}: {key} = {value!r} must be above zero: pixels are divided by it")

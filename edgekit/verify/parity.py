@@ -94,16 +94,20 @@ def _judged(comparison: Comparison, limit_db: float) -> OutputParity:
     )
 
 
-def require(result: Parity, frontend: str) -> None:
+def require(result: Parity, model: FloatModel) -> None:
     """Raises ParityError that names the worst output when the float model does not equal the source."""
     if result.passed:
         return
     failed = [output for output in result.outputs if not output.passed]
     worst = min(failed, key=lambda o: (o.worst_slice.sqnr_db if o.worst_slice else o.sqnr_db) or 0.0)
     where = f", {words_db(worst.worst_slice.sqnr_db)} in slice {worst.worst_slice.index}" if worst.worst_slice else ""
+    hint = "simplify the export (static shapes, another opset) and try again; nothing was delivered"
+    if any(spec.source_dtype == "float16" for spec in model.outputs):
+        hint = "the source computes in float16, whose rounding alone is such a difference: export it in float32"
     raise ParityError(
-        f"the float model from {frontend} does not equal the source: output {worst.name!r} differs by up to {worst.max_abs_error:.3g} "
-        f"({words_db(worst.sqnr_db)}{where}; {result.limit_db:g} dB are required) over {result.samples} inputs",
-        hint="simplify the export (static shapes, another opset) and try again; nothing was delivered",
-        details={"frontend": frontend, "outputs": [o.name for o in failed]},
+        f"the float model from {model.frontend} does not equal the source: output {worst.name!r} differs by up to "
+        f"{worst.max_abs_error:.3g} ({words_db(worst.sqnr_db)}{where}; {result.limit_db:g} dB are required) over "
+        f"{result.samples} inputs",
+        hint=hint,
+        details={"frontend": model.frontend, "outputs": [o.name for o in failed]},
     )

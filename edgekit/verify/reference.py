@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from edgekit.errors import DataError, ModelFileError
@@ -15,6 +17,8 @@ class OnnxReference:
     """An ONNX model in ONNX Runtime on the CPU; :meth:`run` takes and gives arrays by name in the source's layout."""
 
     def __init__(self, path: Path, outputs: Sequence[str], *, threads: int = 0) -> None:
+        # From 1.29 on it sends what models it runs to its maker, unless it is told before it is imported.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -31,10 +35,20 @@ class OnnxReference:
         self._outputs = list(outputs)
         self.name = f"onnxruntime {onnxruntime.__version__}"
 
-    def run(self, sample: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """All outputs for one sample. Raises DataError when the runtime refuses the sample."""
+    def run(self, sample: Mapping[str, NDArray[Any]], *, name: str = "a sample") -> dict[str, NDArray[Any]]:
+        """All outputs for one sample, which is called ``name`` in messages.
+
+        Raises DataError when the runtime refuses the sample, or when an output is no finite number: no int8 stands for that.
+        """
         try:
             results = self._session.run(self._outputs, dict(sample))
-        except Exception as error:
-            raise DataError(f"the source model refuses a sample: {str(error).splitlines()[0][:300]}") from error
+        except Exception as error:  # onnxruntime raises a family of classes without a common base
+            raise DataError(f"the source model refuses {name}: {str(error).splitlines()[0][:300]}") from error
+        for output, values in zip(self._outputs, results, strict=True):
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise DataError(
+                    f"the source model itself gives NaN or infinite values in output {output!r} for {name}",
+                    hint="no integer stands for those: look at that sample, or end the model before the operator that makes them",
+                    code="source_not_finite",
+                )
         return dict(zip(self._outputs, results, strict=True))
