@@ -66,7 +66,9 @@ def convert(as_json: bool, quiet: bool, dry_run: bool, **given: Any) -> int:
 
     request = _request(given)
     if dry_run:
-        _show_plan(flow.plan(request), request.out, as_json)
+        with muffled():
+            plan = flow.plan(request)
+        _show_plan(plan, request.out, as_json)
         return 0
     bar = show.Bar(quiet=quiet or as_json)
     with muffled(), bar.shown():

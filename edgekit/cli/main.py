@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -77,7 +79,15 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with the exit code of the contract."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup a hang-up is ignored, and stays so
+            signal.signal(number, _stopped)
     sys.exit(run(arguments))
+
+
+def _stopped(number: int, _: FrameType | None) -> NoReturn:
+    """Told to end: clean up as for Ctrl-C."""
+    raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}; nothing half-written was left behind")
 
 
 def run(arguments: list[str]) -> int:
@@ -128,15 +138,25 @@ def _interrupted(error: BaseException, as_json: bool) -> int:
 
 def _own_fault(error: Exception) -> EdgekitError:
     """One line, and the trace in a file that the user can send."""
-    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "edgekit"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.gettempdir())
-    trace = folder / f"trace-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
-    trace.write_text(f"edgekit {edgekit.__version__} {' '.join(sys.argv[1:])}\n\n{traceback.format_exc()}")
+    words = str(error).splitlines()[0][:200] if str(error) else ""
+    trace = _save_trace(f"edgekit {edgekit.__version__} {' '.join(sys.argv[1:])}\n\n{traceback.format_exc()}")
     return EdgekitError(
-        f"a fault of edgekit itself: {type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}",
-        hint=f"the trace is in {trace}: please report it",
-        details={"trace": str(trace)},
+        f"a fault of edgekit itself: {type(error).__name__}: {words}",
+        hint=f"the trace is in {trace}: please report it"
+        if trace
+        else "please report it; the trace could not be saved",
+        details={"trace": str(trace) if trace else traceback.format_exc()},
     )
+
+
+def _save_trace(text: str) -> Path | None:
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "edgekit"
+    name = f"trace-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
+    for folder in (state, Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        except OSError:  # a read-only home, or a full disk
+            continue
+        return folder / name
+    return None

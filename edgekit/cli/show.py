@@ -85,7 +85,9 @@ def report_table(table: Table) -> None:
 
 
 def _cell(text: str, detail: str) -> str:
-    return f"{text} ({detail})" if text and detail else text or detail
+    if not (text and detail):
+        return text or detail
+    return f"{text} {detail}" if detail.startswith("[") else f"{text} ({detail})"
 
 
 class Bar:
@@ -98,11 +100,11 @@ class Bar:
         self._task: Any = None
         self._name = ""
         self._total: int | None = None
-        self._said = 0.0
+        self._said = time.monotonic()
 
     def stage(self, name: str, total: int | None) -> None:
         """A stage begins."""
-        self._name, self._total, self._said = name, total, time.monotonic()
+        self._name, self._total = name, total
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
