@@ -17,11 +17,12 @@ from edgekit.bundle import folder, manifest
 from edgekit.bundle.golden import PAIRS, golden_pairs, write_npz
 from edgekit.calibrate.ranges import Ranges, observe, refuse_constant_input
 from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, sample_name, subset_labels
-from edgekit.calibrate.split import Split, split
+from edgekit.calibrate.split import Split, split, spread
 from edgekit.errors import ConversionError, DataError, EdgekitError, ParityError, UnsupportedModelError
 from edgekit.intake import frontends, onnx
 from edgekit.intake.formats import FORMATS, detect_format
 from edgekit.intake.probe import require_runs
+from edgekit.intake.session import Session
 from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import Audit, audit
 from edgekit.quantize.recipe import Recipe
@@ -215,7 +216,7 @@ def _to_float(
     """The float model of the first front end whose result equals the source, with the parity found and notes on the others."""
     with stages("run the source model"):
         reference = OnnxReference(source.copy, source.output_names, threads=request.threads)
-        chosen = _spread(data.split.calibration, SAMPLES)
+        chosen = spread(data.split.calibration, SAMPLES, seed=request.seed)
         samples = list(data.calibration.iterate(chosen))
         references = [
             reference.run(sample, name=sample_name(data.calibration, index))
@@ -228,15 +229,14 @@ def _to_float(
     failures: list[ConversionError] = []
     for frontend in routes:
         try:
-            with stages(f"convert to float ({frontend.name})"):
+            with stages(f"convert to float ({frontend.name})"), Session(frontend, work, tick=stages.alive) as session:
                 model, converted = onnx.to_float(
                     source,
-                    frontend,
+                    session,
                     samples=samples,
                     references=references,
                     work=work,
                     timeout_s=request.timeout_s,
-                    tick=lambda: stages.step(0),
                 )
             stages.child_peak(converted.peak_rss_bytes)
             with stages("check parity"):
@@ -333,20 +333,13 @@ def _calibration_record(data: _Data, digest: str, ranges: Ranges) -> manifest.Ca
     return manifest.CalibrationRecord(data.calibration.source, ranges.count, digest, data.split.seed, indices)
 
 
-def _spread(indices: Sequence[int], size: int) -> list[int]:
-    """At most ``size`` of ``indices``, evenly spread: data often lie in class order."""
-    if len(indices) <= size:
-        return list(indices)
-    return [indices[(i * len(indices)) // size] for i in range(size)]
-
-
 def _fill(
     bundle: Path, findings: manifest.Findings, int8_path: Path, data: _Data, request: ConvertRequest
 ) -> dict[str, Any]:
     """Everything in the bundle but the report, and the manifest that describes it."""
     shutil.copyfile(int8_path, bundle / (manifest.MODEL if findings.passed else manifest.REJECTED))
     shutil.copyfile(findings.model.path, bundle / manifest.FLOAT)
-    pairs = data.evaluation.iterate(_spread(data.split.evaluation, PAIRS))
+    pairs = data.evaluation.iterate(spread(data.split.evaluation, PAIRS, seed=request.seed))
     write_npz(bundle / "golden.npz", golden_pairs(findings.model, int8_path, pairs))
     if request.options.class_names:
         (bundle / "labels.txt").write_text("\n".join(request.options.class_names) + "\n", encoding="utf-8")

@@ -56,6 +56,10 @@ class Stages:
         """So many steps of the running stage are done."""
         self._progress.step(done)
 
+    def alive(self) -> None:
+        """A sign of life from a stage whose steps cannot be counted."""
+        self._progress.step(0)
+
     def child_peak(self, peak_rss_bytes: int | None) -> None:
         """The stage that just ended was done by a child process of this peak memory."""
         last = self.records[-1]

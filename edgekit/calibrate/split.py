@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,8 +45,8 @@ def split(
         raise DataError("--calibration must be at least 1")
     if evaluation_count is not None:
         calibration = tuple(range(min(count, calibration_limit or count)))
-        judged = _limited(tuple(range(evaluation_count)), labelled, evaluation_limit)
-        return Split(calibration, judged, None, same_data=False)
+        judged = _limited(tuple(range(evaluation_count)), labelled, evaluation_limit, seed)
+        return Split(calibration, judged, _used(seed, judged, evaluation_count), same_data=False)
     if count < 2:
         raise DataError(
             "one sample cannot both calibrate and judge", hint="give more data, or judge on other data with --eval-data"
@@ -57,19 +58,35 @@ def split(
                 hint=f"calibrate on fewer (--calibration {count // 2}), or judge on other data with --eval-data",
             )
         calibration, others = tuple(range(calibration_limit)), tuple(range(calibration_limit, count))
-        return Split(calibration, _limited(others, labelled, evaluation_limit), None, same_data=True)
+        judged = _limited(others, labelled, evaluation_limit, seed)
+        return Split(calibration, judged, _used(seed, judged, len(others)), same_data=True)
     order = np.random.default_rng(seed).permutation(count)
     size = min(count // 2, CALIBRATION_DEFAULT)
     calibration = tuple(int(i) for i in np.sort(order[:size]))
     others = tuple(int(i) for i in np.sort(order[size:]))
-    return Split(calibration, _limited(others, labelled, evaluation_limit), seed, same_data=True)
+    return Split(calibration, _limited(others, labelled, evaluation_limit, seed), seed, same_data=True)
 
 
-def _limited(indices: tuple[int, ...], labelled: bool, limit: int | None) -> tuple[int, ...]:
-    """At most ``limit`` of ``indices``, spread evenly: data often lie in class order. With labels, all by default."""
+def spread(indices: Sequence[int], size: int, *, seed: int) -> tuple[int, ...]:
+    """At most ``size`` of ``indices``, ascending: one drawn from each of ``size`` stretches of about equal length.
+
+    Data often lie in class order, which a first part would not cover, or with the classes taking turns, which a fixed step would
+    fall in with: every fourth sample of ten classes in turn shows five of them.
+    """
+    if size >= len(indices):
+        return tuple(indices)
+    bounds = [(i * len(indices)) // size for i in range(size + 1)]
+    drawn = np.random.default_rng(seed).integers(bounds[:-1], bounds[1:])
+    return tuple(indices[int(position)] for position in drawn)
+
+
+def _used(seed: int, judged: Sequence[int], available: int) -> int | None:
+    return seed if len(judged) < available else None
+
+
+def _limited(indices: tuple[int, ...], labelled: bool, limit: int | None, seed: int) -> tuple[int, ...]:
+    """At most ``limit`` of ``indices``. With labels, all by default."""
     size = limit if limit is not None else (len(indices) if labelled else EVALUATION_DEFAULT)
     if size < 1:
         raise DataError("--evaluation must be at least 1")
-    if size >= len(indices):
-        return indices
-    return tuple(indices[(i * len(indices)) // size] for i in range(size))
+    return spread(indices, size, seed=seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,10 @@ from edgekit.intake import layout, tflite
 from edgekit.intake.adopt import adopt
 from edgekit.intake.convert import ConversionRequest, Converted, convert
 from edgekit.intake.formats import require_file
-from edgekit.intake.frontends import Frontend
 from edgekit.intake.onnx_names import is_plain, make_plain
 from edgekit.intake.onnx_reader import OnnxValue, apply_input_shapes, onnx_io, read_onnx, require_static_inputs
 from edgekit.intake.probe import require_runs
+from edgekit.intake.session import Session
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel, IoSpec, SourceModel
 
@@ -117,34 +117,34 @@ def _needs_simplifying(model: onnx.ModelProto) -> bool:
 
 def to_float(
     source: OnnxSource,
-    frontend: Frontend,
+    session: Session,
     *,
     samples: Sequence[layout.Sample],
     references: Sequence[layout.Sample],
     work: Path,
     timeout_s: float,
-    tick: Callable[[], None] = lambda: None,
 ) -> tuple[FloatModel, Converted]:
-    """The float model as ``frontend`` makes it, its inputs and outputs named, ordered and matched to the source's axes.
+    """The float model as ``session``'s front end makes it, its inputs and outputs named, ordered and matched to the source's axes.
 
     Raises ConversionError when the front end fails or delivers something that does not load or run, ParityError when shapes do
     not correspond. That values correspond is for the parity stage to say.
     """
-    folder = work / frontend.name
+    frontend = session.frontend.name
+    folder = work / frontend
     folder.mkdir()
     private = folder / "model.onnx"
     private.write_bytes(source.plain.read_bytes())
     inputs = {spec.name: source.plain_names[spec.name] for spec in source.inputs}
     outputs = {name: source.plain_names[name] for name in source.output_names}
     asked = ConversionRequest(
-        private, list(inputs.values()), list(outputs.values()), source.simplify, folder, timeout_s, tick
+        private, list(inputs.values()), list(outputs.values()), source.simplify, folder, timeout_s
     )
-    converted = convert(frontend, asked)
+    converted = convert(session, asked)
     float_path = folder / "float.tflite"
     adopt(converted, inputs=inputs, outputs=outputs, to=float_path)
     require_runs(float_path, what="the float model", timeout_s=timeout_s)
     matched = _matched(source, float_path, samples, references)
-    return FloatModel(float_path, source.source, *matched, frontend.name, converted.versions), converted
+    return FloatModel(float_path, source.source, *matched, frontend, converted.versions), converted
 
 
 def _matched(

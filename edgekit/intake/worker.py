@@ -1,10 +1,10 @@
-"""What runs inside a front end's own interpreter: ``python -I worker.py REQUEST.json``.
+"""What runs inside a front end's own interpreter: ``python -I worker.py REQUEST.json``, and further requests on standard input.
 
 A script on its own: it must not import edgekit, which is not installed there. It reads a request, converts the private copy of the
 model that the request names, and writes ``result.json`` beside the request. Everything that a converter prints goes to the log
 file that the parent made its standard output.
 
-Request: ``{"frontend": "onnx2tf"|"tensorflow", "model": PATH, "out": FOLDER, "inputs": [names], "outputs": [names],
+Request: ``{"task": "onnx by onnx2tf"|..., "folder": FOLDER, "model": PATH, "out": FOLDER, "inputs": [names], "outputs": [names],
 "simplify": bool}``. Result: ``{"ok": bool, "tflite": PATH, "names": {"inputs": {...}, "outputs": {...}}, "simplified": bool,
 "versions": {...}, "error": {"type", "message", "trace"}}``.
 """
@@ -156,19 +156,19 @@ def match_inputs(keras_names: List[str], onnx_names: List[str]) -> List[str]:
     return [name for name in matched if name is not None]
 
 
-CONVERTERS = {"onnx2tf": convert_direct, "tensorflow": convert_by_tensorflow}
+TASKS = {"onnx by onnx2tf": convert_direct, "onnx by tensorflow": convert_by_tensorflow}
 
 
-def main(request_path: str) -> int:
-    """Carry out one request; the exit status says whether ``result.json`` holds a model."""
+def carry_out(request_path: str) -> None:
+    """One request, in its own folder; ``result.json`` appears there in one step, whatever happens to the converter."""
     request = json.loads(Path(request_path).read_text())
+    os.chdir(request["folder"])
     result: Dict[str, Any] = {"ok": False, "versions": {}, "simplified": False}
-    refuse_network()
     try:
         result["versions"] = versions()
-        if request["simplify"]:
+        if request.get("simplify"):
             result["simplified"] = simplify(Path(request["model"]))
-        result.update(CONVERTERS[request["frontend"]](request))
+        result.update(TASKS[request["task"]](request))
         result["ok"] = True
     except BaseException as error:
         result["error"] = {
@@ -179,8 +179,18 @@ def main(request_path: str) -> int:
     target = Path(request_path).with_name("result.json")
     target.with_suffix(".tmp").write_text(json.dumps(result))
     os.replace(target.with_suffix(".tmp"), target)
-    return 0 if result["ok"] else 1
+
+
+def main(request_path: str) -> None:
+    """The request on the command line, then one for each line of standard input, until it ends."""
+    refuse_network()
+    # Requests are read from a private copy of the descriptor: a converter that asks its user something finds an empty input.
+    requests = os.fdopen(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    carry_out(request_path)
+    for line in requests:
+        carry_out(line.rstrip("\n"))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    main(sys.argv[1])
