@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +19,11 @@ from edgekit.bundle.golden import PAIRS, golden_pairs, write_npz
 from edgekit.calibrate.ranges import Ranges, observe, refuse_constant_input
 from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, sample_name, subset_labels
 from edgekit.calibrate.split import Split, split, spread
-from edgekit.errors import ConversionError, DataError, EdgekitError, ParityError, UnsupportedModelError
-from edgekit.intake import frontends, onnx
-from edgekit.intake.formats import FORMATS, detect_format
+from edgekit.errors import DataError
+from edgekit.intake.choose import Truth, choose
+from edgekit.intake.door import Door, DoorOptions, open_door
+from edgekit.intake.formats import size_bytes
 from edgekit.intake.probe import require_runs
-from edgekit.intake.session import Session
 from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import Audit, audit
 from edgekit.quantize.recipe import Recipe
@@ -30,9 +31,7 @@ from edgekit.stages import Progress, Silent, StageRecord, Stages
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Preprocessing
 from edgekit.verify import gates
 from edgekit.verify.accuracy import Evaluation, evaluate
-from edgekit.verify.parity import SAMPLES, Parity, parity
-from edgekit.verify.parity import require as require_parity
-from edgekit.verify.reference import OnnxReference
+from edgekit.verify.parity import SAMPLES, Parity
 
 
 @dataclass(frozen=True)
@@ -95,19 +94,17 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
     ``model.tflite``. Raises the errors of the stages; the source file is only ever read.
     """
     stages = Stages(progress or Silent())
-    _require_onnx(request.model)
     out = request.out
     _check_out(request)
-    routes = _routes(request)
-    with folder.staging(out) as place:
+    with folder.staging(out) as place, ExitStack() as opened:
         work, bundle = place / "work", place / "bundle"
         work.mkdir()
         bundle.mkdir()
         with stages("read the model"):
-            source = onnx.prepare(request.model, input_shapes=request.input_shapes, work=work)
+            door = opened.enter_context(_open_door(request, work, stages.alive))
         with stages("open the data"):
-            data = _open_data(request, source.inputs)
-        model, equal, notes = _to_float(request, source, routes, data, work, stages)
+            data = _open_data(request, door.inputs)
+        model, equal, notes = _to_float(request, door, data, work, stages)
         ranges, digest = _calibrate(request, model, data, stages)
         int8_path, repairs, audited = _quantize(request, model, ranges, work, stages)
         evaluation = _evaluate(model, int8_path, data, stages)
@@ -135,14 +132,12 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
 
 def plan(request: ConvertRequest) -> ConvertPlan:
     """Check model, data, recipe, front ends and output place, as :func:`convert` would, and write nothing there."""
-    _require_onnx(request.model)
     _check_out(request)
-    routes = _routes(request)
-    with tempfile.TemporaryDirectory(prefix="edgekit-plan-") as work:
-        source = onnx.prepare(request.model, input_shapes=request.input_shapes, work=Path(work))
-        data = _open_data(request, source.inputs)
+    with tempfile.TemporaryDirectory(prefix="edgekit-plan-") as work, _open_door(request, Path(work)) as door:
+        routes = door.routes()
+        data = _open_data(request, door.inputs)
     return ConvertPlan(
-        inputs=source.inputs,
+        inputs=door.inputs,
         calibration_source=data.calibration.source,
         calibration_count=len(data.split.calibration),
         evaluation_source=data.evaluation.source,
@@ -155,20 +150,19 @@ def plan(request: ConvertRequest) -> ConvertPlan:
 
 def _check_out(request: ConvertRequest) -> None:
     # Working files: the private copies, the front end's float and float16 files, the float and int8 models.
-    folder.check_target(request.out, force=request.force, needed_bytes=6 * request.model.stat().st_size + 4_000_000)
+    needed_bytes = 6 * size_bytes(request.model) + 4_000_000
+    folder.check_target(request.out, force=request.force, needed_bytes=needed_bytes)
 
 
-def _routes(request: ConvertRequest) -> list[frontends.Frontend]:
-    return frontends.require([request.frontend] if request.frontend else onnx.ROUTES)
-
-
-def _require_onnx(path: Path) -> None:
-    kind = detect_format(path)
-    if kind != "onnx":
-        raise UnsupportedModelError(
-            f"{path.name} is a {FORMATS.get(kind, kind)}, and this version converts ONNX models",
-            hint="export the network to ONNX (PyTorch: torch.onnx.export) and convert that",
-        )
+def _open_door(request: ConvertRequest, work: Path, tick: Callable[[], None] = lambda: None) -> Door:
+    options = DoorOptions(
+        work=work,
+        input_shapes=request.input_shapes,
+        frontend=request.frontend,
+        timeout_s=request.timeout_s,
+        tick=tick,
+    )
+    return open_door(request.model, options)
 
 
 def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
@@ -206,68 +200,23 @@ def _without_labels(options: DataOptions) -> DataOptions:
 
 
 def _to_float(
-    request: ConvertRequest,
-    source: onnx.OnnxSource,
-    routes: Sequence[frontends.Frontend],
-    data: _Data,
-    work: Path,
-    stages: Stages,
+    request: ConvertRequest, door: Door, data: _Data, work: Path, stages: Stages
 ) -> tuple[FloatModel, Parity, tuple[str, ...]]:
-    """The float model of the first front end whose result equals the source, with the parity found and notes on the others."""
+    """The float model of the first route whose result equals the source, with the parity found and notes on the others."""
+    routes = door.routes()
     with stages("run the source model"):
-        reference = OnnxReference(source.copy, source.output_names, threads=request.threads)
+        reference = door.reference(threads=request.threads)
         chosen = spread(data.split.calibration, SAMPLES, seed=request.seed)
         samples = list(data.calibration.iterate(chosen))
-        references = [
+        outputs = [
             reference.run(sample, name=sample_name(data.calibration, index))
             for index, sample in zip(chosen, samples, strict=True)
         ]
-        _check_class_names(request.options.class_names, references[0])
-        name = reference.name
+        _check_class_names(request.options.class_names, outputs[0])
+        truth = Truth(reference.name, samples, outputs)
         del reference  # its memory is not needed beside the converter's
-    notes: list[str] = []
-    failures: list[ConversionError] = []
-    for frontend in routes:
-        try:
-            with stages(f"convert to float ({frontend.name})"), Session(frontend, work, tick=stages.alive) as session:
-                model, converted = onnx.to_float(
-                    source,
-                    session,
-                    samples=samples,
-                    references=references,
-                    work=work,
-                    timeout_s=request.timeout_s,
-                )
-            stages.child_peak(converted.peak_rss_bytes)
-            with stages("check parity"):
-                limit = request.recipe.gates.parity_min_db
-                equal = parity(model, samples, references, reference=name, limit_db=limit)
-                require_parity(equal, model)
-        except ConversionError as error:
-            notes.append(f"{frontend.name}: {error.message}")
-            failures.append(error)
-            continue
-        notes.append(f"{frontend.name}: equals the source" + (" (simplified first)" if converted.simplified else ""))
-        return model, equal, tuple(notes)
-    raise _no_route(failures, routes)
-
-
-def _no_route(failures: Sequence[ConversionError], routes: Sequence[frontends.Frontend]) -> EdgekitError:
-    """The worst failure, with all of them in its details and the route that was not tried in its hint."""
-    wrong = [error for error in failures if isinstance(error, ParityError)]
-    worst = wrong[0] if wrong else failures[-1]
-    hints = [worst.hint] if worst.hint else []
-    for name in onnx.ROUTES:
-        if name not in {route.name for route in routes}:
-            kind = frontends.KINDS[name]
-            way = "leave out --frontend" if frontends.find(kind) else f"edgekit frontend add {name} ({kind.size_mb} MB)"
-            hints.append(f"the front end {name} may do better: {way}")
-    return type(worst)(
-        worst.message,
-        hint="; ".join(hints),
-        code=worst.code,
-        details={**worst.details, "routes": [error.message for error in failures]},
-    )
+    limit_db = request.recipe.gates.parity_min_db
+    return choose(door, routes, truth, limit_db=limit_db, work=work, timeout_s=request.timeout_s, stages=stages)
 
 
 def _check_class_names(names: Sequence[str], outputs: Sample) -> None:

@@ -193,6 +193,14 @@ def _looks_like(head: bytes) -> tuple[str, str]:
     )
 
 
+def size_bytes(path: Path) -> int:
+    """The size of a model: of the file, or of everything in the folder."""
+    path = require_path(path)
+    if path.is_file():
+        return path.stat().st_size
+    return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
+
+
 def _near(path: Path) -> str:
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())

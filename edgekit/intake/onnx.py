@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from edgekit.errors import OutputError, UnsupportedModelError
-from edgekit.intake import layout, tflite
+from edgekit.intake import frontends, layout, tflite
 from edgekit.intake.adopt import adopt
-from edgekit.intake.convert import ConversionRequest, Converted, convert
+from edgekit.intake.convert import ConversionRequest, convert
+from edgekit.intake.door import Delivered, DoorOptions, Sample
 from edgekit.intake.formats import require_file
 from edgekit.intake.onnx_names import is_plain, make_plain
 from edgekit.intake.onnx_reader import OnnxValue, apply_input_shapes, onnx_io, read_onnx, require_static_inputs
@@ -19,6 +21,7 @@ from edgekit.intake.probe import require_runs
 from edgekit.intake.session import Session
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel, IoSpec, SourceModel
+from edgekit.verify.reference import OnnxReference
 
 if TYPE_CHECKING:
     import onnx
@@ -50,6 +53,57 @@ class OnnxSource:
     inputs: tuple[IoSpec, ...]
     output_names: tuple[str, ...]
     simplify: bool
+    wanted: str | None = None
+    """The only front end to use, or None for all that are installed."""
+    frontends: tuple[str, ...] = ROUTES
+
+    def __enter__(self) -> OnnxSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+    def reference(self, *, threads: int) -> OnnxReference:
+        """The model in ONNX Runtime."""
+        return OnnxReference(self.copy, self.output_names, threads=threads)
+
+    def routes(self) -> list[OnnxRoute]:
+        """One for each installed front end."""
+        return [OnnxRoute(self, found) for found in frontends.require([self.wanted] if self.wanted else ROUTES)]
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxRoute:
+    """An ONNX model by one front end."""
+
+    onnx: OnnxSource
+    frontend: frontends.Frontend
+
+    @property
+    def name(self) -> str:
+        """The front end's."""
+        return self.frontend.name
+
+    def convert(
+        self,
+        samples: Sequence[Sample],
+        references: Sequence[Sample],
+        *,
+        work: Path,
+        timeout_s: float,
+        tick: Callable[[], None],
+    ) -> Delivered:
+        """As :meth:`edgekit.intake.door.Route.convert` says, in a worker of its own."""
+        with Session(self.frontend, work, tick=tick) as session:
+            return to_float(self.onnx, session, samples=samples, references=references, work=work, timeout_s=timeout_s)
+
+
+def open_model(path: Path, options: DoorOptions) -> OnnxSource:
+    """The door for :func:`edgekit.intake.door.open_door`."""
+    prepared = prepare(path, input_shapes=options.input_shapes, work=options.work)
+    return dataclasses.replace(prepared, wanted=options.frontend)
 
 
 def prepare(path: Path, *, input_shapes: Mapping[str, Sequence[int]], work: Path) -> OnnxSource:
@@ -119,11 +173,11 @@ def to_float(
     source: OnnxSource,
     session: Session,
     *,
-    samples: Sequence[layout.Sample],
-    references: Sequence[layout.Sample],
+    samples: Sequence[Sample],
+    references: Sequence[Sample],
     work: Path,
     timeout_s: float,
-) -> tuple[FloatModel, Converted]:
+) -> Delivered:
     """The float model as ``session``'s front end makes it, its inputs and outputs named, ordered and matched to the source's axes.
 
     Raises ConversionError when the front end fails or delivers something that does not load or run, ParityError when shapes do
@@ -144,11 +198,13 @@ def to_float(
     adopt(converted, inputs=inputs, outputs=outputs, to=float_path)
     require_runs(float_path, what="the float model", timeout_s=timeout_s)
     matched = _matched(source, float_path, samples, references)
-    return FloatModel(float_path, source.source, *matched, frontend, converted.versions), converted
+    model = FloatModel(float_path, source.source, *matched, frontend, converted.versions)
+    remarks = ("simplified first",) if converted.simplified else ()
+    return Delivered(model, converted.peak_rss_bytes, remarks)
 
 
 def _matched(
-    source: OnnxSource, path: Path, samples: Sequence[layout.Sample], references: Sequence[layout.Sample]
+    source: OnnxSource, path: Path, samples: Sequence[Sample], references: Sequence[Sample]
 ) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
     graph = tflite.graph(tflite.read(path))
     input_tensors = [graph.tensors[index] for index in graph.inputs]
