@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from edgekit.agent.readings import Roots, Unreadable, read_text
 from edgekit.agent.sensors.generic import GenericSensors, cpu_limits, governors
 from edgekit.values import SCHEMA
 
 
-def board_facts(roots: Roots) -> Dict[str, Any]:
-    """The machine's part of ``facts.json``; what could not be read is null, with its reason under ``unknown``."""
+def board_facts(roots: Roots, *, zone_types: Sequence[str] = ()) -> Dict[str, Any]:
+    """The machine's part of ``facts.json``; what could not be read is null, with its reason under ``unknown``.
+
+    ``zone`` is the thermal zone that stands for the board's temperature; ``zone_types`` are those to prefer.
+    """
     unknown: Dict[str, str] = {}
 
     def known(what: str, read: Callable[[], Optional[Any]]) -> Optional[Any]:
@@ -42,7 +45,7 @@ def board_facts(roots: Roots) -> Dict[str, Any]:
         "zone": None,
         "unknown": unknown,
     }
-    sensors = GenericSensors(roots)
+    sensors = GenericSensors(roots, zone_types=zone_types)
     sample = sensors.sample({})
     facts["zone"] = sensors.zone
     facts["temperature_c"] = sample.temperature_c

@@ -80,7 +80,7 @@ class Supervisor:
         self._monitor.status("starting", stage="open")
         if self._lock is not None:
             self._lock.take(job=self._request["id"])
-        board = facts.board_facts(self._roots)
+        board = facts.board_facts(self._roots, zone_types=self._request["zone_types"])
         self._folder.write("facts.json", board)
         budget = self._byte_budget()
         with open(self._folder.file("log.txt"), "ab") as log:

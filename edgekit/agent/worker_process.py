@@ -78,24 +78,26 @@ class WorkerProcess:
 
     def end(self, *, timeout_s: float = 5.0) -> None:
         """Lets the worker end by itself (its stdin is closed), kills it when it does not, and frees what belongs to it."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
+        self._close_stdin()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.kill()
-        self._close_pipe()
+            pass
+        self.kill()
 
     def kill(self) -> None:
-        """Ends the worker at once."""
+        """Ends the worker at once, if it has not ended, and frees what belongs to it."""
         self._process.kill()
         self._process.wait()
-
-    def _close_pipe(self) -> None:
+        self._close_stdin()
         if self.fileno >= 0:
             os.close(self.fileno)
             self.fileno = -1
+
+    def _close_stdin(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     def _death(self) -> WorkerDied:
         self.end()

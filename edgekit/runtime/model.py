@@ -17,7 +17,7 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -47,6 +47,14 @@ class ModelInfo:
     float_io: bool
 
 
+class _Slot(NamedTuple):
+    """One input, with what every call needs of it worked out once."""
+
+    spec: IoSpec
+    dtype: np.dtype[Any]
+    batched: bool
+
+
 class Model:
     """A model that is loaded and ready. Made by :meth:`open`.
 
@@ -72,8 +80,7 @@ class Model:
         self.preprocessing = preprocessing
         self._backend = backend
         self._running = threading.Lock()
-        self._input_names = [spec.name for spec in inputs]
-        self._batched = [spec.shape[:1] == (1,) for spec in inputs]
+        self._slots = [_Slot(spec, np.dtype(spec.dtype), spec.shape[:1] == (1,)) for spec in inputs]
 
     @classmethod
     def open(cls, path: ModelSource, *, threads: int = 0, backend: Optional[str] = None) -> Model:
@@ -163,24 +170,23 @@ class Model:
 
     def _fill(self, x: Any, *, raw: bool) -> bool:
         """Sets all inputs; says whether they came without their leading axis."""
-        arrays = self._by_position(x)
         left_out: List[bool] = []
-        for position, (spec, array) in enumerate(zip(self.inputs, arrays)):
-            array = np.asarray(array)
-            if array.shape != spec.shape:
-                array = _with_leading_axis(array, spec)
+        for position, (slot, value) in enumerate(zip(self._slots, self._by_position(x))):
+            array = np.asarray(value)
+            if array.shape != slot.spec.shape:
+                array = _with_leading_axis(array, slot.spec)
                 left_out.append(True)
-            elif self._batched[position]:
+            elif slot.batched:
                 left_out.append(False)
-            self._backend.set_input(position, _as_raw(array, spec) if raw else _as_tensor(array, spec))
+            self._backend.set_input(position, _as_raw(array, slot) if raw else _as_tensor(array, slot))
         return bool(left_out) and all(left_out)
 
     def _by_position(self, x: Any) -> Sequence[Any]:
         """The arrays in the order of the inputs."""
-        names = self._input_names
+        if not isinstance(x, Mapping) and len(self._slots) == 1:
+            return [x]
+        names = [slot.spec.name for slot in self._slots]
         if not isinstance(x, Mapping):
-            if len(names) == 1:
-                return [x]
             raise DataError(
                 f"this model has {len(names)} inputs, one array was given",
                 hint=f"pass a dict with the names {_quoted(names)}",
@@ -231,32 +237,30 @@ def _with_leading_axis(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
     )
 
 
-def _as_raw(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
-    if array.dtype.name != spec.dtype:
-        raise DataError(f"raw input {spec.name!r} is {spec.dtype}, the array is {array.dtype.name}")
+def _as_raw(array: NDArray[Any], slot: _Slot) -> NDArray[Any]:
+    if array.dtype != slot.dtype:
+        raise DataError(f"raw input {slot.spec.name!r} is {slot.dtype.name}, the array is {array.dtype.name}")
     return array
 
 
-def _as_tensor(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
+def _as_tensor(array: NDArray[Any], slot: _Slot) -> NDArray[Any]:
     """``array`` in the dtype of the tensor, converted as its meaning asks; :class:`DataError` when it has another meaning."""
-    real = spec.quant is not None or spec.dtype in ("float32", "float16", "float64")
-    kind = array.dtype.kind
-    if real and kind != "f":
+    spec, quant = slot.spec, slot.spec.quant
+    real = quant is not None or slot.dtype.kind == "f"
+    if real and array.dtype.kind != "f":
         raise DataError(
             f"input {spec.name!r} takes real numbers, the array is {array.dtype.name}",
             hint="pass floats as the network was trained on them"
-            + (f", or raw=True for {spec.dtype} as it is" if spec.quant is not None else ""),
+            + (f", or raw=True for {spec.dtype} as it is" if quant is not None else ""),
         )
-    if spec.quant is not None:
+    if quant is not None:
         try:
-            return quantize(array, scale=spec.quant.scale, zero_point=spec.quant.zero_point, dtype=spec.dtype)
+            return quantize(array, scale=quant.scale, zero_point=quant.zero_point, dtype=spec.dtype)
         except DataError as error:
             raise DataError(f"input {spec.name!r}: {error.message}", hint=error.hint) from error
-    if array.dtype.name == spec.dtype:
+    if array.dtype == slot.dtype:
         return array
-    if real:
-        return array.astype(spec.dtype)
-    return _as_integers(array, spec)
+    return array.astype(slot.dtype) if real else _as_integers(array, spec)
 
 
 def _as_integers(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:

@@ -40,7 +40,7 @@ def quantize(x: Any, *, scale: float, zero_point: int, dtype: str) -> NDArray[An
     with np.errstate(over="ignore", invalid="ignore"):
         quotient: NDArray[Any] = np.empty(real.shape, work)
         np.divide(real, scale, out=quotient, dtype=work, casting="unsafe")
-    if quotient.size and np.isnan(np.min(quotient)):  # NaN as soon as one value is
+    if quotient.size and math.isnan(quotient.min()):  # NaN as soon as one value is
         raise DataError(f"{int(np.isnan(quotient).sum())} of {quotient.size} input values are NaN")
     # In place throughout: each temporary of a picture's size costs more than the arithmetic.
     np.rint(quotient, out=quotient)
