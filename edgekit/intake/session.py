@@ -1,6 +1,6 @@
 """A front end's worker as a conversation: one interpreter start serves several requests, each with a folder of its own.
 
-The first request goes on the command line of ``worker.py``, further ones as lines on its standard input. The answer to each is the file
+The first request goes on the command line of ``workers/worker.py``, further ones as lines on its standard input. The answer to each is the file
 ``result.json`` beside the request; whatever the converter prints goes into a log.
 """
 
@@ -19,7 +19,7 @@ from typing import IO, Any
 from edgekit.errors import ConversionError
 from edgekit.intake.frontends import Frontend
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = Path(__file__).parent / "workers" / "worker.py"
 POLL_S = 0.02
 
 

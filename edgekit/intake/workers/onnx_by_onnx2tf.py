@@ -1,35 +1,14 @@
-"""What runs inside a front end's own interpreter: ``python -I worker.py REQUEST.json``, and further requests on standard input.
+"""Tasks of the worker: ONNX to float TFLite by onnx2tf, directly (2.x) or through TensorFlow (1.x).
 
-A script on its own: it must not import edgekit, which is not installed there. It reads a request, converts the private copy of the
-model that the request names, and writes ``result.json`` beside the request. Everything that a converter prints goes to the log
-file that the parent made its standard output.
-
-Request: ``{"task": "onnx by onnx2tf"|..., "folder": FOLDER, "model": PATH, "out": FOLDER, "inputs": [names], "outputs": [names],
-"simplify": bool}``. Result: ``{"ok": bool, "tflite": PATH, "names": {"inputs": {...}, "outputs": {...}}, "simplified": bool,
-"versions": {...}, "error": {"type", "message", "trace"}}``.
+Request: ``{"model": PATH, "out": FOLDER, "inputs": [names], "outputs": [names], "simplify": bool}``. Result: ``{"tflite": PATH, "names":
+{"inputs": {...}, "outputs": {...}} or None, "simplified": bool}``; ``names`` maps signature keys to ONNX names, None where they are the same.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import traceback
 from pathlib import Path
 from typing import Any, Dict, List
-
-VERSIONED = ("onnx2tf", "onnx", "onnxsim", "tensorflow", "tf_keras", "numpy", "ai_edge_litert")
-
-
-def refuse_network() -> None:
-    """Make every attempt to leave the machine fail at once: converters fetch sample images and schemas when they can."""
-    import socket
-
-    def refused(*_: Any, **__: Any) -> Any:
-        raise OSError("the conversion runs offline")
-
-    socket.getaddrinfo = refused
-    socket.create_connection = refused
 
 
 def answer_questions_offline(folder: Path) -> None:
@@ -37,19 +16,6 @@ def answer_questions_offline(folder: Path) -> None:
     import numpy as np
 
     np.save(folder / "calibration_image_sample_data_20x128x128x3_float32.npy", np.zeros((20, 128, 128, 3), np.float32))
-
-
-def versions() -> Dict[str, str]:
-    """Versions of the converter's packages, as far as they are installed here."""
-    from importlib import metadata
-
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name in VERSIONED:
-        try:
-            found[name] = metadata.version(name.replace("_", "-"))
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def simplify(path: Path) -> bool:
@@ -74,6 +40,7 @@ def convert_direct(request: Dict[str, Any]) -> Dict[str, Any]:
     """onnx2tf 2.x, direct flatbuffer backend: keeps ONNX names in the signature."""
     import onnx2tf
 
+    simplified = request["simplify"] and simplify(Path(request["model"]))
     out = Path(request["out"])
     onnx2tf.convert(
         input_onnx_file_path=request["model"],
@@ -83,7 +50,7 @@ def convert_direct(request: Dict[str, Any]) -> Dict[str, Any]:
         non_verbose=True,
     )
     written = out / (Path(request["model"]).stem + "_float32.tflite")
-    return {"tflite": str(written), "names": None}
+    return {"tflite": str(written), "names": None, "simplified": simplified}
 
 
 def convert_by_tensorflow(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -94,6 +61,7 @@ def convert_by_tensorflow(request: Dict[str, Any]) -> Dict[str, Any]:
     """
     import gc
 
+    simplified = request["simplify"] and simplify(Path(request["model"]))
     answer_questions_offline(Path.cwd())
     out = Path(request["out"])
     names = save_frozen(request, out / "saved")
@@ -105,7 +73,7 @@ def convert_by_tensorflow(request: Dict[str, Any]) -> Dict[str, Any]:
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
     written = out / "float32.tflite"
     written.write_bytes(converter.convert())
-    return {"tflite": str(written), "names": names}
+    return {"tflite": str(written), "names": names, "simplified": simplified}
 
 
 def save_frozen(request: Dict[str, Any], folder: Path) -> Dict[str, Dict[str, str]]:
@@ -154,43 +122,3 @@ def match_inputs(keras_names: List[str], onnx_names: List[str]) -> List[str]:
     if None in matched or len(set(matched)) != len(onnx_names):
         return list(onnx_names)
     return [name for name in matched if name is not None]
-
-
-TASKS = {"onnx by onnx2tf": convert_direct, "onnx by tensorflow": convert_by_tensorflow}
-
-
-def carry_out(request_path: str) -> None:
-    """One request, in its own folder; ``result.json`` appears there in one step, whatever happens to the converter."""
-    request = json.loads(Path(request_path).read_text())
-    os.chdir(request["folder"])
-    result: Dict[str, Any] = {"ok": False, "versions": {}, "simplified": False}
-    try:
-        result["versions"] = versions()
-        if request.get("simplify"):
-            result["simplified"] = simplify(Path(request["model"]))
-        result.update(TASKS[request["task"]](request))
-        result["ok"] = True
-    except BaseException as error:
-        result["error"] = {
-            "type": type(error).__name__,
-            "message": str(error)[:4000],
-            "trace": traceback.format_exc()[-8000:],
-        }
-    target = Path(request_path).with_name("result.json")
-    target.with_suffix(".tmp").write_text(json.dumps(result))
-    os.replace(target.with_suffix(".tmp"), target)
-
-
-def main(request_path: str) -> None:
-    """The request on the command line, then one for each line of standard input, until it ends."""
-    refuse_network()
-    # Requests are read from a private copy of the descriptor: a converter that asks its user something finds an empty input.
-    requests = os.fdopen(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    carry_out(request_path)
-    for line in requests:
-        carry_out(line.rstrip("\n"))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
