@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgekit.errors import DataError, ParityError
 from edgekit.runtime.backend import Backend
 from edgekit.values import IoSpec
-from edgekit.verify.measures import sqnr_db
+from edgekit.verify.measures import equal_non_finite_cleared, sqnr_db
 
 Sample = Mapping[str, NDArray[Any]]
 Permutation = tuple[int, ...] | None
@@ -116,7 +116,9 @@ def _score(
         backend.invoke()
         for position, (spec, orders) in enumerate(zip(outputs, output_choices, strict=True)):
             got = backend.get_output(position)
-            ratios = [sqnr_db(permuted(reference[spec.name], order), got) for order in orders]
+            ratios = [
+                sqnr_db(*equal_non_finite_cleared(permuted(reference[spec.name], order), got)) for order in orders
+            ]
             totals[position] += np.clip(ratios, -300.0, 300.0)  # one exact sample must not outweigh all others
     best = [int(np.argmax(total)) for total in totals]
     chosen = [choices[i] for choices, i in zip(output_choices, best, strict=True)]

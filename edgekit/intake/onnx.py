@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -69,17 +70,19 @@ class OnnxSource:
         """The model in ONNX Runtime."""
         return OnnxReference(self.copy, self.output_names, threads=threads)
 
-    def routes(self) -> list[OnnxRoute]:
-        """One for each installed front end."""
-        return [OnnxRoute(self, found) for found in frontends.require([self.wanted] if self.wanted else ROUTES)]
+    def routes(self, sessions: Mapping[str, Session] | None = None) -> list[OnnxRoute]:
+        """One for each installed front end; ``sessions`` are workers by front end that serve several models."""
+        found = frontends.require([self.wanted] if self.wanted else ROUTES)
+        return [OnnxRoute(self, frontend, (sessions or {}).get(frontend.name)) for frontend in found]
 
 
 @dataclasses.dataclass(frozen=True)
 class OnnxRoute:
-    """An ONNX model by one front end."""
+    """An ONNX model by one front end. ``session`` is a worker that others use too; without one the route starts its own."""
 
     onnx: OnnxSource
     frontend: frontends.Frontend
+    session: Session | None = None
 
     @property
     def name(self) -> str:
@@ -95,8 +98,9 @@ class OnnxRoute:
         timeout_s: float,
         tick: Callable[[], None],
     ) -> Delivered:
-        """As :meth:`edgekit.intake.door.Route.convert` says, in a worker of its own."""
-        with Session(self.frontend, work, tick=tick) as session:
+        """As :meth:`edgekit.intake.door.Route.convert` says."""
+        with ExitStack() as started:
+            session = self.session or started.enter_context(Session(self.frontend, work, tick=tick))
             return to_float(self.onnx, session, samples=samples, references=references, work=work, timeout_s=timeout_s)
 
 

@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from edgekit.errors import ParityError
 from edgekit.intake.layout import delivered, permuted
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel
-from edgekit.verify.measures import Comparison, WorstSlice, json_db, json_number, slice_axis, words_db
+from edgekit.verify.measures import (
+    Comparison,
+    WorstSlice,
+    equal_non_finite_cleared,
+    json_db,
+    json_number,
+    slice_axis,
+    words_db,
+)
 
 SAMPLES = 16
 """Inputs that parity is judged on, as far as there are that many."""
@@ -74,15 +83,21 @@ def parity(
                 backend.set_input(position, delivered(sample[spec.name], spec))
             backend.invoke()
             for position, (spec, comparison) in enumerate(zip(model.outputs, comparisons, strict=True)):
-                comparison.add(permuted(truth[spec.name], spec.permutation), backend.get_output(position))
-    outputs = tuple(_judged(comparison, limit_db) for comparison in comparisons)
+                wanted = permuted(truth[spec.name], spec.permutation)
+                comparison.add(*equal_non_finite_cleared(wanted, backend.get_output(position)))
+    outputs = tuple(
+        _judged(comparison, limit_db, exact=np.dtype(spec.source_dtype).kind in "iub")
+        for spec, comparison in zip(model.outputs, comparisons, strict=True)
+    )
     return Parity(reference, len(samples), all(o.passed for o in outputs), limit_db, outputs)
 
 
-def _judged(comparison: Comparison, limit_db: float) -> OutputParity:
+def _judged(comparison: Comparison, limit_db: float, *, exact: bool) -> OutputParity:
+    """The verdict on one output. ``exact``: integers and booleans are equal or wrong, an index that is off by one has no decibels."""
     worst = comparison.worst_slice
     lowest = min(comparison.sqnr_db, worst.sqnr_db if worst else comparison.sqnr_db)
-    passed = (lowest >= limit_db or comparison.max_abs_error == 0.0) and comparison.near_zero_error <= NEAR_ZERO_LIMIT
+    enough = lowest >= limit_db and not exact
+    passed = (enough or comparison.max_abs_error == 0.0) and comparison.near_zero_error <= NEAR_ZERO_LIMIT
     return OutputParity(
         name=comparison.name,
         max_abs_error=comparison.max_abs_error,

@@ -16,7 +16,7 @@ from edgekit.errors import DataError, ModelFileError
 class OnnxReference:
     """An ONNX model in ONNX Runtime on the CPU; :meth:`run` takes and gives arrays by name in the source's layout."""
 
-    def __init__(self, path: Path, outputs: Sequence[str], *, threads: int = 0) -> None:
+    def __init__(self, path: Path, outputs: Sequence[str], *, threads: int = 0, finite_only: bool = True) -> None:
         # From 1.29 on it sends what models it runs to its maker, unless it is told before it is imported.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime
@@ -33,19 +33,21 @@ class OnnxReference:
                 code="reference_unloadable",
             ) from error
         self._outputs = list(outputs)
+        self._finite_only = finite_only
         self.name = f"onnxruntime {onnxruntime.__version__}"
 
     def run(self, sample: Mapping[str, NDArray[Any]], *, name: str = "a sample") -> dict[str, NDArray[Any]]:
         """All outputs for one sample, which is called ``name`` in messages.
 
-        Raises DataError when the runtime refuses the sample, or when an output is no finite number: no int8 stands for that.
+        Raises DataError when the runtime refuses the sample, or, with ``finite_only``, when an output is no finite number: no int8
+        stands for that.
         """
         try:
             results = self._session.run(self._outputs, dict(sample))
         except Exception as error:  # onnxruntime raises a family of classes without a common base
             raise DataError(f"the source model refuses {name}: {str(error).splitlines()[0][:300]}") from error
         for output, values in zip(self._outputs, results, strict=True):
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
+            if self._finite_only and values.dtype.kind == "f" and not np.isfinite(values).all():
                 raise DataError(
                     f"the source model itself gives NaN or infinite values in output {output!r} for {name}",
                     hint="no integer stands for those: look at that sample, or end the model before the operator that makes them",
