@@ -32,7 +32,8 @@ def make_plain(model: Any) -> dict[str, str]:
     nodes = [node for graph in _graphs(model.graph) for node in graph.node]
     node_names = _plain(dict.fromkeys(node.name for node in nodes))
     for node in nodes:
-        node.name = node_names[node.name]
+        if node.name:
+            node.name = node_names[node.name]
     ends = {after: before for before, after in renamed.items()}
     return {ends[info.name]: info.name for info in (*model.graph.input, *model.graph.output)}
 
