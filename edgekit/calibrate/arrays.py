@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -116,7 +117,7 @@ def open_function(spec: str, inputs: Sequence[IoSpec], options: DataOptions) -> 
     function = _function(spec)
     columns: dict[str, Column] = {}
     # Unlinked at once: the files live as long as the maps on them, and no longer.
-    with tempfile.TemporaryDirectory(prefix="edgekit-data-") as folder:
+    with tempfile.TemporaryDirectory(prefix="edgekit-data-") as folder, ExitStack() as files:
         spools: dict[str, _Spool] = {}
         for count, sample in enumerate(_samples(spec, function)):
             if count and set(sample) != set(spools):
@@ -124,8 +125,9 @@ def open_function(spec: str, inputs: Sequence[IoSpec], options: DataOptions) -> 
                     f"{spec}: sample {count} has arrays {sorted(sample)}, the first one had {sorted(spools)}"
                 )
             for name, array in sample.items():
-                spool = spools.setdefault(name, _Spool(Path(folder) / f"{len(spools)}.bin"))
-                spool.append(spec, count, name, np.asarray(array))
+                if name not in spools:
+                    spools[name] = _Spool(files.enter_context((Path(folder) / f"{len(spools)}.bin").open("w+b")))
+                spools[name].append(spec, count, name, np.asarray(array))
         columns = {name: _array_column(name, spool.mapped()) for name, spool in spools.items()}
     if not columns:
         raise DataError(f"{spec} yields no samples", hint="let it yield {input name: array}")
@@ -135,8 +137,8 @@ def open_function(spec: str, inputs: Sequence[IoSpec], options: DataOptions) -> 
 class _Spool:
     """Rows of one input, appended to a file and mapped back."""
 
-    def __init__(self, path: Path) -> None:
-        self._file: IO[bytes] = path.open("w+b")
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._shape: tuple[int, ...] | None = None
         self._dtype: np.dtype[Any] = np.dtype(np.float32)
         self._count = 0
@@ -155,12 +157,11 @@ class _Spool:
         self._count += 1
 
     def mapped(self) -> NDArray[Any]:
-        with self._file:  # the map keeps the file alive on its own
-            self._file.flush()
-            shape = (self._count, *(self._shape or ()))
-            if not all(shape):
-                return np.zeros(shape, self._dtype)  # nothing to map
-            return np.memmap(self._file, dtype=self._dtype, mode="r", shape=shape)
+        self._file.flush()
+        shape = (self._count, *(self._shape or ()))
+        if not all(shape):
+            return np.zeros(shape, self._dtype)  # nothing to map
+        return np.memmap(self._file, dtype=self._dtype, mode="r", shape=shape)  # stays when the file is closed
 
 
 def _function(spec: str) -> Callable[[], Any]:
