@@ -100,6 +100,7 @@ class DoorOptions:
 
 DOORS: Mapping[str, str] = {
     "onnx": "edgekit.intake.onnx",
+    "tflite": "edgekit.intake.tflite_door",
 }
 """Format to the module whose ``open_model(path, options)`` opens it."""
 

@@ -1,0 +1,36 @@
+"""The passes that every conversion goes through, and the ones that were asked for: a float model in, another one out."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from edgekit.intake import tflite
+from edgekit.rewrite import pad_for_max_pool, prune, transpose_ends
+from edgekit.values import FloatModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewritten:
+    """The float model afterwards, and each thing that was changed, by pass; the model as it came where nothing was."""
+
+    model: FloatModel
+    changes: dict[str, tuple[str, ...]]
+
+
+def rewrite(model: FloatModel, *, to: Path, keep_layout: bool) -> Rewritten:
+    """``model`` with what the int8 engine cannot take made into what it can, and with the source's axes where ``keep_layout``.
+
+    Written to ``to`` when something changed. That the result still equals the source is for the parity stage to say.
+    """
+    graph = tflite.read(model.path)
+    changes = {"pad_for_max_pool": pad_for_max_pool.apply(graph)}
+    ends = (model.inputs, model.outputs)
+    if keep_layout:
+        ends, changes["transpose_ends"] = transpose_ends.apply(graph, *ends)
+    changes = {name: said for name, said in changes.items() if said}
+    if not changes:
+        return Rewritten(model, {})
+    prune.apply(graph)
+    tflite.write(graph, to)
+    return Rewritten(dataclasses.replace(model, path=to, inputs=ends[0], outputs=ends[1]), changes)
