@@ -49,6 +49,7 @@ class ConvertRequest:
     calibration_limit: int | None = None
     evaluation_limit: int | None = None
     frontend: str | None = None
+    signature: str | None = None
     seed: int = 0
     threads: int = 0
     timeout_s: float = 1800.0
@@ -159,6 +160,7 @@ def _open_door(request: ConvertRequest, work: Path, tick: Callable[[], None] = l
         work=work,
         input_shapes=request.input_shapes,
         frontend=request.frontend,
+        signature=request.signature,
         timeout_s=request.timeout_s,
         tick=tick,
     )
@@ -293,7 +295,7 @@ def _fill(
     if request.options.class_names:
         (bundle / "labels.txt").write_text("\n".join(request.options.class_names) + "\n", encoding="utf-8")
     delivered = manifest.delivered_io(findings.model, int8_path)
-    document = manifest.build(findings, request.model.stem, bundle, delivered)
+    document = manifest.build(findings, findings.model.source.path.stem, bundle, delivered)
     manifest.write_json(bundle / "manifest.json", document)
     return document
 

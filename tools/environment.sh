@@ -55,13 +55,15 @@ make_environment() {
   wanted_stamp "$python" >"$stamp"
 }
 
-# Adds the given front ends, or without arguments the best one that this machine's Pythons allow.
+# Adds the given front ends, or without arguments the best one that this machine's Pythons allow. NAME@11 asks for Python 3.11, if there is one.
 add_frontends() {
   local wanted=("$@") name
   if [ ${#wanted[@]} -eq 0 ]; then
     if find_python 13 12 >/dev/null; then wanted=(onnx2tf); else wanted=(tensorflow); fi
   fi
   for name in "${wanted[@]}"; do
-    "$PYTHON" -m edgekit frontend add "$name" >/dev/null
+    local with=() python
+    if [ "${name#*@}" != "$name" ] && python=$(find_python "${name#*@}"); then with=(--python "$python"); fi
+    "$PYTHON" -m edgekit frontend add "${name%@*}" ${with[@]+"${with[@]}"} >/dev/null
   done
 }

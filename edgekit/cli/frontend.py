@@ -25,13 +25,14 @@ def frontend() -> None:
 @click.option(
     "--python", type=options.PATH, help="The interpreter to make the environment with.  [default: the newest that fits]"
 )
+@click.option("--index-url", help="A further package index for pip, such as one with CPU builds of PyTorch.")
 @options.output_options
-def add(name: str, python: Path | None, as_json: bool, quiet: bool) -> int:
-    """Install the front end NAME (onnx2tf, tensorflow). Done at once where it is there already."""
+def add(name: str, python: Path | None, index_url: str | None, as_json: bool, quiet: bool) -> int:
+    """Install the front end NAME (onnx2tf, tensorflow, torch). Done at once where it is there already."""
     from edgekit.intake import frontends
 
     silent = quiet or as_json
-    added = frontends.add(name, python=python, progress=lambda text: show.note(text, quiet=silent))
+    added = frontends.add(name, python=python, index_url=index_url, progress=lambda text: show.note(text, quiet=silent))
     if as_json:
         show.document({"ok": True, "name": added.name, "python": str(added.python)})
     else:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from edgekit.errors import UnsupportedModelError
-from edgekit.intake.formats import FORMATS, detect_format
+from edgekit.intake.formats import FORMATS, detect_format, is_function
 from edgekit.values import FloatModel, IoSpec, SourceModel
 
 Sample = Mapping[str, NDArray[Any]]
@@ -100,7 +100,11 @@ class DoorOptions:
 
 DOORS: Mapping[str, str] = {
     "onnx": "edgekit.intake.onnx",
+    "keras": "edgekit.intake.keras",
+    "h5": "edgekit.intake.keras",
+    "savedmodel": "edgekit.intake.savedmodel",
     "tflite": "edgekit.intake.tflite_door",
+    "pt2": "edgekit.intake.torch",
 }
 """Format to the module whose ``open_model(path, options)`` opens it."""
 
@@ -111,7 +115,7 @@ def open_door(path: Path, options: DoorOptions) -> Door:
     Raises ModelFileError for what is no model, UnsupportedModelError for a format that this version does not convert, and what the
     door itself refuses.
     """
-    kind = detect_format(path)
+    kind = "pt2" if is_function(path) else detect_format(path)
     if kind not in DOORS:
         raise UnsupportedModelError(
             f"{path.name} is a {FORMATS.get(kind, kind)}, and this version converts {', '.join(DOORS)}",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 import zipfile
 from pathlib import Path
 from typing import BinaryIO
 
 from edgekit.errors import ModelFileError
 from edgekit.intake import onnx_wire
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 FORMATS = {
     "onnx": "ONNX model",
@@ -193,8 +196,15 @@ def _looks_like(head: bytes) -> tuple[str, str]:
     )
 
 
+def is_function(path: Path) -> bool:
+    """Whether this is ``module:function`` rather than a file."""
+    return _FUNCTION.fullmatch(str(path)) is not None and not path.exists()
+
+
 def size_bytes(path: Path) -> int:
-    """The size of a model: of the file, or of everything in the folder."""
+    """The size of a model: of the file, or of everything in the folder; 0 for what a function will make."""
+    if is_function(path):
+        return 0
     path = require_path(path)
     if path.is_file():
         return path.stat().st_size

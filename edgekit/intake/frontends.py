@@ -72,6 +72,16 @@ KINDS = {
             "1.28.8",
             ("onnx2tf", "tensorflow", "tf-keras", "onnx-graphsurgeon", "sng4onnx", "psutil"),
         ),
+        FrontendKind(
+            "torch",
+            "PyTorch programs and modules; several GB where pip finds a CUDA build (see --index-url)",
+            (3, 11),
+            (3, 13),
+            1000,
+            "torch",
+            "2.13.0",
+            ("torch", "onnx", "onnxscript"),
+        ),
     )
 }
 """Every front end, in the order in which they are tried for ONNX."""
@@ -188,7 +198,9 @@ def _version_of(python: Path) -> tuple[int, int] | None:
         return None
 
 
-def add(name: str, *, python: Path | None = None, progress: Progress = lambda _: None) -> Frontend:
+def add(
+    name: str, *, python: Path | None = None, index_url: str | None = None, progress: Progress = lambda _: None
+) -> Frontend:
     """Install the front end ``name`` with pip into an environment of its own; done at once if it is there.
 
     Raises UsageError when no suitable Python is found, OutputError when the installation fails (nothing is left behind).
@@ -208,7 +220,8 @@ def add(name: str, *, python: Path | None = None, progress: Progress = lambda _:
             _logged([str(interpreter), "-m", "venv", str(target)], output=output)
             pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
             progress(f"installing {kind.name}")
-            _logged([*pip, "-r", str(kind.requirements)], output=output)
+            index = ["--extra-index-url", index_url] if index_url else []
+            _logged([*pip, *index, "-r", str(kind.requirements)], output=output)
     except (OSError, subprocess.CalledProcessError) as error:
         shutil.rmtree(target, ignore_errors=True)
         last = "\n".join(log.read_text(errors="replace").splitlines()[-5:]) if log.exists() else ""

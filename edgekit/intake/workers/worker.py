@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Dict
 
-VERSIONED = ("onnx2tf", "onnx", "onnxsim", "tensorflow", "tf_keras", "numpy", "ai_edge_litert")
+VERSIONED = ("onnx2tf", "onnx", "onnxsim", "tensorflow", "tf_keras", "keras", "numpy", "ai_edge_litert", "torch")
 
 
 def refuse_network() -> None:
@@ -48,6 +48,11 @@ def versions() -> Dict[str, str]:
 TASKS = {
     "onnx by onnx2tf": ("onnx_by_onnx2tf", "convert_direct"),
     "onnx by tensorflow": ("onnx_by_onnx2tf", "convert_by_tensorflow"),
+    "tensorflow describe": ("tensorflow_models", "describe"),
+    "tensorflow run": ("tensorflow_models", "run"),
+    "tensorflow convert": ("tensorflow_models", "convert"),
+    "torch describe": ("torch_models", "describe"),
+    "torch run": ("torch_models", "run"),
 }
 """What a request may ask for: the script beside this one, and the function there that takes the request and gives the result."""
 
