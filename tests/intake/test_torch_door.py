@@ -86,14 +86,15 @@ def assert_equals_pytorch(bundle: Path, folder: Path) -> None:
     """The float model in the bundle, by name, against what PyTorch said."""
     from edgekit.runtime import Model
 
-    with np.load(folder / "data.npz") as data, np.load(folder / "truth.npz") as truth:
-        with Model.open(bundle / "float.tflite", threads=1) as model:
-            for i in range(3):
-                got = model(
-                    {"picture": data["picture"][i : i + 1].transpose(0, 2, 3, 1), "bias": data["bias"][i : i + 1]}
-                )
-                np.testing.assert_allclose(got["scores"], truth["scores"][i], atol=1e-5)
-                np.testing.assert_allclose(got["twice"], truth["twice"][i], atol=1e-5)
+    with (
+        np.load(folder / "data.npz") as data,
+        np.load(folder / "truth.npz") as truth,
+        Model.open(bundle / "float.tflite", threads=1) as model,
+    ):
+        for i in range(3):
+            got = model({"picture": data["picture"][i : i + 1].transpose(0, 2, 3, 1), "bias": data["bias"][i : i + 1]})
+            np.testing.assert_allclose(got["scores"], truth["scores"][i], atol=1e-5)
+            np.testing.assert_allclose(got["twice"], truth["twice"][i], atol=1e-5)
 
 
 def test_an_exported_program_equals_pytorch(place: Path) -> None:
