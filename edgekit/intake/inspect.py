@@ -8,10 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edgekit.errors import UnsupportedModelError, UsageError
+from edgekit.intake.arena import ArenaPeak
 from edgekit.intake.formats import FORMATS, detect_format
+from edgekit.intake.inspect_costs import KindCost, OperatorCost
 from edgekit.intake.macs import MacCount
 from edgekit.intake.precision import FloatIsland
+from edgekit.intake.preflight import Finding
 from edgekit.intake.probe import ProbeResult
+from edgekit.intake.runtimes import Requirements
 
 READABLE = ("onnx", "tflite")
 """The formats that this version can look into."""
@@ -72,6 +76,8 @@ class Inspection:
     ``custom_operators`` names operators that the plain runtime lacks, Flex ones included. ``full_integer`` and
     ``activation_peak_bytes`` are None for ONNX; the latter is the most that is alive at once when operators run in file order, with
     inputs and outputs kept: the least that an arena can be. ``interpreter`` is None for ONNX and when it was not asked for.
+    ``findings`` are those of the pre-flight, ``costs`` the operators of the main graph in file order; ``arena`` and ``runtimes`` are None
+    for ONNX.
     """
 
     path: str
@@ -92,6 +98,11 @@ class Inspection:
     external_files: Mapping[str, int] = dataclasses.field(default_factory=dict)
     interpreter: ProbeResult | None = None
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    costs: tuple[OperatorCost, ...] = ()
+    costs_by_kind: tuple[KindCost, ...] = ()
+    arena: ArenaPeak | None = None
+    runtimes: Requirements | None = None
 
     @property
     def operators_total(self) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.intake.inspect import Inspection, TensorInfo, WeightInfo, file_sha256, tally
+from edgekit.intake.inspect_costs import by_kind, onnx_costs
 from edgekit.intake.macs import product
 from edgekit.intake.macs_onnx import count_macs
 from edgekit.intake.onnx_check import stored_bytes
@@ -21,6 +22,8 @@ from edgekit.intake.onnx_reader import (
     shape_words,
 )
 from edgekit.intake.onnx_shapes import UNKNOWN, ValueInfo, subgraph_value_infos, value_infos
+from edgekit.intake.preflight import in_order
+from edgekit.intake.preflight_onnx import onnx_findings
 from edgekit.intake.tflite_types import FLOAT_DTYPES
 
 _OWN_DOMAINS = ("", "ai.onnx")
@@ -32,10 +35,12 @@ def inspect_onnx(path: Path, *, input_shapes: Mapping[str, Sequence[int]]) -> In
     """Looks into an ONNX file; see :func:`edgekit.intake.inspect.inspect_model`. External data are checked, not read."""
     model = read_onnx(path, external_data=False)
     external = check_external_data(model, path)
+    findings = in_order(onnx_findings(model, external_bytes=sum(item.size_bytes for item in external)))
     if input_shapes:
         model = apply_input_shapes(model, input_shapes)
     model = _inlined(model)
     infos = value_infos(model)
+    costs = onnx_costs(model, infos)
     operators = [
         (name, dtype, node.domain not in _OWN_DOMAINS)
         for node, scope in _nodes(model.graph, infos)
@@ -55,7 +60,10 @@ def inspect_onnx(path: Path, *, input_shapes: Mapping[str, Sequence[int]]) -> In
         facts=_facts(model),
         custom_operators=tuple(dict.fromkeys(name for name, _, custom in operators if custom)),
         external_files={item.location: item.size_bytes for item in external},
-        notes=_notes(model, operators),
+        notes=_notes(model),
+        findings=findings,
+        costs=costs,
+        costs_by_kind=by_kind(costs),
     )
 
 
@@ -150,15 +158,6 @@ def _facts(model: Any) -> dict[str, int | str]:
     return facts
 
 
-def _notes(model: Any, operators: Sequence[tuple[str, str, bool]]) -> tuple[str, ...]:
+def _notes(model: Any) -> tuple[str, ...]:
     notes = [f"input {value.name} leaves sizes open: {shape_words(value.shape)}" for value in dynamic_inputs(model)]
-    quantizing = sum(
-        1
-        for name, _, _ in operators
-        if name.endswith(("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"))
-    )
-    if quantizing:
-        notes.append(
-            f"the model is quantised already ({quantizing} QuantizeLinear, DequantizeLinear or QLinear operators)"
-        )
     return tuple(notes)

@@ -7,19 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.intake import tflite
+from edgekit.intake.arena import arena_peak
+from edgekit.intake.formats import require_file
 from edgekit.intake.inspect import Inspection, QuantInfo, SignatureInfo, TensorInfo, WeightInfo, file_sha256, tally
+from edgekit.intake.inspect_costs import by_kind, tflite_costs
 from edgekit.intake.macs import product
 from edgekit.intake.macs_tflite import count_macs
 from edgekit.intake.precision import float_islands, is_full_integer, operator_dtype
+from edgekit.intake.preflight import in_order
+from edgekit.intake.preflight_tflite import tflite_findings
 from edgekit.intake.probe import probe
+from edgekit.intake.runtimes import has_weights_outside, requirements
 from edgekit.intake.tflite_graph import Graph, Tensor
 
 
 def inspect_tflite(path: Path, *, run_interpreter: bool, timeout_s: float) -> Inspection:
     """Looks into a TFLite file; see :func:`edgekit.intake.inspect.inspect_model`."""
+    raw = require_file(path).read_bytes()
     model = tflite.read(path)
     graphs = tuple(tflite.graph(model, subgraph=number) for number in range(len(model.subgraphs)))
     main = graphs[0]
+    arena, costs = arena_peak(main), tflite_costs(graphs)
     operators = [
         (item.name, operator_dtype(graph, item), item.is_custom) for graph in graphs for item in graph.operators
     ]
@@ -41,41 +49,15 @@ def inspect_tflite(path: Path, *, run_interpreter: bool, timeout_s: float) -> In
         float_islands=tuple(
             island for number, graph in enumerate(graphs) for island in float_islands(graph, number=number)
         ),
-        activation_peak_bytes=activation_peak_bytes(main),
+        activation_peak_bytes=arena.peak_bytes if arena is not None else None,
         interpreter=probe(path, invoke=True, timeout_s=timeout_s) if run_interpreter else None,
-        notes=_notes(main, tuple(custom)),
+        notes=_notes(main),
+        findings=in_order(tflite_findings(model)),
+        costs=costs,
+        costs_by_kind=by_kind(costs),
+        arena=arena,
+        runtimes=requirements(model, weights_outside=has_weights_outside(raw)),
     )
-
-
-def activation_peak_bytes(graph: Graph) -> int | None:
-    """The most bytes of activations that are alive at once when the operators run in order, at the sizes in the file.
-
-    None when a size depends on the data (open, although no graph input is).
-
-    Graph inputs, outputs and variables live throughout, as in the interpreter's own planner; everything else from its producer to its
-    last reader. Delegates keep their own memory, so with XNNPACK this is a lower bound.
-    """
-    throughout = {*graph.inputs, *graph.outputs, *(tensor.index for tensor in graph.tensors if tensor.is_variable)}
-    born = graph.producers()
-    readers = graph.consumers()
-    end = len(graph.operators)
-    open_inputs = any(graph.tensors[index].has_open_size for index in graph.inputs)
-    changes = [0] * (end + 2)
-    for tensor in graph.tensors:
-        used = tensor.index in throughout or tensor.index in born
-        if tensor.is_constant or not used or tensor.dtype in ("resource", "variant"):
-            continue
-        if tensor.size_bytes is None or (tensor.has_open_size and not open_inputs):
-            return None
-        first = 0 if tensor.index in throughout else born[tensor.index]
-        last = end if tensor.index in throughout else max(readers.get(tensor.index, [first]))
-        changes[first] += tensor.size_bytes
-        changes[max(first, last) + 1] -= tensor.size_bytes
-    alive = peak = 0
-    for change in changes:
-        alive += change
-        peak = max(peak, alive)
-    return peak
 
 
 def _tensor_info(tensor: Tensor) -> TensorInfo:
@@ -124,7 +106,7 @@ def _signatures(graphs: Sequence[Graph]) -> tuple[SignatureInfo, ...]:
     return tuple(found)
 
 
-def _notes(main: Graph, custom: Sequence[str]) -> tuple[str, ...]:
+def _notes(main: Graph) -> tuple[str, ...]:
     notes = []
     for index in main.inputs:
         tensor = main.tensors[index]
@@ -132,9 +114,4 @@ def _notes(main: Graph, custom: Sequence[str]) -> tuple[str, ...]:
             notes.append(
                 f"input {tensor.name} leaves sizes open ({list(tensor.shape_signature or ())}): everything is counted at {list(tensor.shape)}"
             )
-    flex = [name for name in custom if name.startswith("CUSTOM:Flex")]
-    if flex:
-        notes.append(
-            f"{', '.join(flex)}: runs only in an interpreter with the TensorFlow Flex delegate, which boards do not have"
-        )
     return tuple(notes)

@@ -76,10 +76,11 @@ def count_macs(model: onnx.ModelProto, infos: Mapping[str, ValueInfo]) -> MacCou
 
 def _graph_results(graph: Any, infos: Mapping[str, ValueInfo]) -> Iterator[tuple[str, str, MacResult]]:
     for node in graph.node:
-        yield node.op_type, node.name or (node.output[0] if node.output else ""), _node_macs(node, infos)
+        yield node.op_type, node.name or (node.output[0] if node.output else ""), node_macs(node, infos)
 
 
-def _node_macs(node: Any, infos: Mapping[str, ValueInfo]) -> MacResult:
+def node_macs(node: Any, infos: Mapping[str, ValueInfo]) -> MacResult:
+    """The MACs of one node, or why they are unknown."""
     kind = node.op_type
     bodies = [
         graph

@@ -76,10 +76,11 @@ def _graph_results(
     graph = graphs[number]
     for operator in graph.operators:
         name = graph.tensors[operator.outputs[0]].name if operator.outputs else ""
-        yield operator.name, name, _operator_macs(graphs, number, operator, callers)
+        yield operator.name, name, operator_macs(graphs, number, operator, callers)
 
 
-def _operator_macs(graphs: Sequence[Graph], number: int, operator: Operator, callers: tuple[int, ...]) -> MacResult:
+def operator_macs(graphs: Sequence[Graph], number: int, operator: Operator, callers: tuple[int, ...]) -> MacResult:
+    """The MACs of one operator of graph ``number``, or why they are unknown; ``callers`` are the graphs that led here."""
     if operator.is_custom:
         return "what a custom operator computes is not in the file"
     if operator.name in _CALLED:

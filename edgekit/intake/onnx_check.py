@@ -40,6 +40,18 @@ def stored_bytes(tensor: Any) -> int:
     return (count * _BITS.get(tensor.data_type, 0) + 7) // 8
 
 
+def bits_of_word(word: str) -> int:
+    """Bits of one item of the type that :func:`edgekit.intake.onnx_reader.dtype_word` calls ``word``; 0 where that is not fixed."""
+    import onnx
+
+    spelled = {"float32": "float", "float64": "double"}.get(word, word).upper()
+    return (
+        _BITS.get(int(onnx.TensorProto.DataType.Value(spelled)), 0)
+        if spelled in list(onnx.TensorProto.DataType.keys())
+        else 0
+    )
+
+
 def _tensor_problem(tensor: Any) -> str:
     if any(size < 0 for size in tensor.dims):
         return f"tensor {tensor.name!r} has the impossible shape {list(tensor.dims)}"

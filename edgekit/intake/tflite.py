@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from edgekit.errors import EdgekitError, ModelFileError, OutputError, UnsupportedModelError
 from edgekit.intake.formats import require_file
-from edgekit.intake.tflite_graph import Graph, Operator, Quant, Signature, Tensor, constant_value, graph
+from edgekit.intake.tflite_graph import Graph, Operator, Quant, Signature, Tensor, constant_value, graph, operator_name
 
 __all__ = [
     "Graph",
@@ -25,6 +25,7 @@ __all__ = [
     "Tensor",
     "constant_value",
     "graph",
+    "operator_name",
     "read",
     "serialize",
     "write",

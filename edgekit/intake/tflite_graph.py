@@ -180,14 +180,20 @@ def _builtin_names() -> dict[int, str]:
     return {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
 
 
+def operator_name(code: Any) -> str:
+    """The word for an ``OperatorCodeT``, as in :class:`Operator`."""
+    number = max(code.builtinCode, code.deprecatedBuiltinCode)
+    return (
+        f"CUSTOM:{_text(code.customCode)}" if number == _CUSTOM else _builtin_names().get(number, f"BUILTIN_{number}")
+    )
+
+
 def _operator(model: Any, index: int, item: Any) -> Operator:
     code = model.operatorCodes[item.opcodeIndex]
-    number = max(code.builtinCode, code.deprecatedBuiltinCode)
-    if number == _CUSTOM:
-        name = f"CUSTOM:{_text(code.customCode)}"
+    name = operator_name(code)
+    if name.startswith("CUSTOM:"):
         options = None if item.customOptions is None else bytes(item.customOptions)
     else:
-        name = _builtin_names().get(number, f"BUILTIN_{number}")
         options = item.builtinOptions if item.builtinOptions is not None else item.builtinOptions2
     return Operator(index, name, code.version, _ints(item.inputs), _ints(item.outputs), options)
 

@@ -15,8 +15,9 @@ from tiny_models import TinyTflite, conv_onnx, float_conv_tflite, onnx_model, pa
 
 from edgekit.errors import EdgekitError, UsageError
 from edgekit.intake import tflite
+from edgekit.intake.arena import arena_peak
 from edgekit.intake.inspect import Inspection, QuantInfo, inspect_model
-from edgekit.intake.inspect_tflite import activation_peak_bytes
+from edgekit.intake.preflight import Level
 from edgekit.values import to_json
 
 
@@ -118,7 +119,7 @@ def test_flex_and_custom_operators_are_flagged(tmp_path: Path) -> None:
     tiny.operator("CUSTOM:FlexErf", [x], [y])
     found = inspect_tiny(tiny.model(tiny.graph([x], [y])), tmp_path, run_interpreter=True)
     assert found.custom_operators == ("CUSTOM:FlexErf",)
-    assert any("Flex delegate" in note for note in found.notes)
+    assert any("Flex delegate" in item.reason and item.level is Level.REFUSE for item in found.findings)
     assert found.macs.total is None
     assert found.interpreter is not None and not found.interpreter.ok
     assert "FlexErf" in found.interpreter.failure or "flex" in found.interpreter.failure.lower()
@@ -135,10 +136,7 @@ def test_peak_of_activations_is_unknown_where_a_size_depends_on_the_data() -> No
     tiny = TinyTflite()
     x, picked = tiny.tensor("x", (4, 8)), tiny.tensor("picked", (1, 8), signature=(-1, 8))
     tiny.operator("WHERE", [x], [picked])
-    assert (
-        activation_peak_bytes(tflite.graph(tflite.read(tflite.serialize(tiny.model(tiny.graph([x], [picked]))))))
-        is None
-    )
+    assert arena_peak(tflite.graph(tflite.read(tflite.serialize(tiny.model(tiny.graph([x], [picked])))))) is None
 
 
 def test_onnx_by_hand(tmp_path: Path) -> None:
@@ -199,7 +197,7 @@ def test_quantised_onnx_is_noted_and_its_parameters_counted(tmp_path: Path) -> N
     assert found.weights.parameters == 24 + 3
     assert found.macs.total == 24
     assert counts(found)["QuantizeLinear", "quantize"] == 1 and counts(found)["Gemm", "float32"] == 1
-    assert found.notes[0].startswith("the model is quantised already (4 ")
+    assert found.findings[0].reason.startswith("the model is quantised already (4 ")
 
 
 def test_foreign_operators_and_functions(tmp_path: Path) -> None:
