@@ -23,7 +23,7 @@ def test_one_data_set_serves_both_without_overlap(count: int, labelled: bool) ->
     assert len(found.evaluation) == (rest if labelled else min(rest, EVALUATION_DEFAULT))
     assert not set(found.calibration) & set(found.evaluation)
     for part in (found.calibration, found.evaluation):
-        assert list(part) == sorted(set(part)) and 0 <= part[0] and part[-1] < count
+        assert list(part) == sorted(set(part)) and part[0] >= 0 and part[-1] < count
     assert found.seed == 0 and found.same_data
 
 
