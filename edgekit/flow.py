@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,27 +19,33 @@ from edgekit.bundle.golden import PAIRS, golden_pairs, write_npz
 from edgekit.calibrate.ranges import Ranges, observe, refuse_constant_input
 from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, sample_name, subset_labels
 from edgekit.calibrate.split import Split, split, spread
-from edgekit.errors import DataError
+from edgekit.calibrate.synthetic import SyntheticData
+from edgekit.errors import DataError, UsageError
 from edgekit.intake.choose import Truth, choose
 from edgekit.intake.door import Door, DoorOptions, open_door
 from edgekit.intake.formats import size_bytes
 from edgekit.intake.probe import require_runs
 from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import Audit, audit
-from edgekit.quantize.recipe import Recipe
+from edgekit.quantize.recipe import FloatGates, Recipe
+from edgekit.rewrite.passes import rewrite
 from edgekit.stages import Progress, Silent, StageRecord, Stages
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Preprocessing
 from edgekit.verify import gates
 from edgekit.verify.accuracy import Evaluation, evaluate
-from edgekit.verify.parity import SAMPLES, Parity
+from edgekit.verify.parity import SAMPLES, Parity, parity
+from edgekit.verify.parity import require as require_parity
 
 
 @dataclass(frozen=True)
 class ConvertRequest:
-    """What to convert, with what data, to where. Fields are the options of ``edgekit convert``."""
+    """What to convert, with what data, to where. Fields are the options of ``edgekit convert``.
+
+    ``data`` may be None where the recipe calibrates nothing.
+    """
 
     model: Path
-    data: str
+    data: str | None
     out: Path
     recipe: Recipe
     eval_data: str | None = None
@@ -55,6 +61,7 @@ class ConvertRequest:
     timeout_s: float = 1800.0
     force: bool = False
     allow_undecided: bool = False
+    keep_layout: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,13 +76,14 @@ class ConvertResult:
 
 @dataclass(frozen=True)
 class ConvertPlan:
-    """What a conversion would do, found out without converting."""
+    """What a conversion would do, found out without converting. Where nothing is calibrated those counts are 0."""
 
     inputs: tuple[IoSpec, ...]
     calibration_source: str
     calibration_count: int
     evaluation_source: str
     evaluation_count: int
+    parity_count: int
     labelled: bool
     frontends: tuple[str, ...]
     recipe: str
@@ -89,7 +97,7 @@ class _Data:
 
 
 def convert(request: ConvertRequest, progress: Progress | None = None) -> ConvertResult:
-    """Source model to verified int8 bundle at ``request.out``.
+    """Source model to verified bundle at ``request.out``: int8, or float where the recipe quantises nothing.
 
     The bundle appears as a whole at the end, or not at all. With a failed gate it holds ``rejected.tflite`` instead of
     ``model.tflite``. Raises the errors of the stages; the source file is only ever read.
@@ -105,25 +113,8 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
             door = opened.enter_context(_open_door(request, work, stages.alive))
         with stages("open the data"):
             data = _open_data(request, door.inputs)
-        model, equal, notes = _to_float(request, door, data, work, stages)
-        ranges, digest = _calibrate(request, model, data, stages)
-        int8_path, repairs, audited = _quantize(request, model, ranges, work, stages)
-        evaluation = _evaluate(model, int8_path, data, stages)
-        verdicts = gates.judge(request.recipe.gates, audited, evaluation)
-        findings = manifest.Findings(
-            model=model,
-            recipe=request.recipe,
-            preprocessing=request.options.preprocessing,
-            calibration=_calibration_record(data, digest, ranges),
-            ranges=ranges,
-            audit=audited,
-            parity=equal,
-            evaluation=evaluation,
-            gates=verdicts,
-            passed=gates.all_passed(verdicts, allow_undecided=request.allow_undecided),
-            route_notes=notes,
-            repairs=repairs,
-        )
+        imported = _rewrite(request, _to_float(request, door, data, work, stages), work, stages)
+        findings, int8_path = _quantized(request, imported, data, work, stages)
         with stages("write the bundle"):
             document = _fill(bundle, findings, int8_path, data, request)
             _report(bundle, document, stages.records)
@@ -137,12 +128,14 @@ def plan(request: ConvertRequest) -> ConvertPlan:
     with tempfile.TemporaryDirectory(prefix="edgekit-plan-") as work, _open_door(request, Path(work)) as door:
         routes = door.routes()
         data = _open_data(request, door.inputs)
+    calibrates = request.recipe.calibration is not None
     return ConvertPlan(
         inputs=door.inputs,
         calibration_source=data.calibration.source,
-        calibration_count=len(data.split.calibration),
+        calibration_count=len(data.split.calibration) if calibrates else 0,
         evaluation_source=data.evaluation.source,
-        evaluation_count=len(data.split.evaluation),
+        evaluation_count=len(data.split.evaluation) if calibrates else 0,
+        parity_count=min(SAMPLES, len(data.split.calibration)),
         labelled=data.evaluation.labels is not None,
         frontends=tuple(route.name for route in routes),
         recipe=request.recipe.name,
@@ -169,6 +162,14 @@ def _open_door(request: ConvertRequest, work: Path, tick: Callable[[], None] = l
 
 def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
     """Labels belong to the data that judge, and those are never the data that calibrate."""
+    if request.recipe.calibration is None:
+        return _open_parity_data(request, inputs)
+    if request.data is None:
+        raise UsageError(
+            f"recipe {request.recipe.name} calibrates, and no --data were given",
+            hint="give --data DATA (a folder of images, a .npz, a .npy, or module:function), or stop at float with --recipe float32",
+            code="data_missing",
+        )
     if request.eval_data is not None and _same_place(request.data, request.eval_data):
         raise DataError(
             f"--data and --eval-data are the same, {request.data}: what calibrated cannot judge",
@@ -193,6 +194,28 @@ def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
     return _Data(calibration, evaluation, chosen)
 
 
+def _open_parity_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
+    """Inputs for parity alone: of ``--data``, or made up. Raises UsageError for options that nothing would use."""
+    unused = {
+        "--eval-data": request.eval_data,
+        "--labels": request.eval_labels,
+        "--calibration": request.calibration_limit,
+        "--evaluation": request.evaluation_limit,
+    }
+    given = [name for name, value in unused.items() if value is not None]
+    if given:
+        raise UsageError(
+            f"recipe {request.recipe.name} stops at the float model: nothing is calibrated or judged with {', '.join(given)}",
+            hint=f"leave out {', '.join(given)}, or choose another --recipe",
+        )
+    if request.data is None:
+        dataset: Dataset = SyntheticData(inputs, seed=request.seed)
+    else:
+        dataset = open_dataset(request.data, inputs, _without_labels(request.options))
+    chosen = spread(range(len(dataset)), SAMPLES, seed=request.seed)
+    return _Data(dataset, dataset, Split(chosen, chosen, request.seed, same_data=False))
+
+
 def _same_place(one: str, other: str) -> bool:
     return one == other or (Path(one).exists() and Path(other).exists() and Path(one).samefile(other))
 
@@ -201,10 +224,19 @@ def _without_labels(options: DataOptions) -> DataOptions:
     return DataOptions(**{**options.__dict__, "labels": None})
 
 
-def _to_float(
-    request: ConvertRequest, door: Door, data: _Data, work: Path, stages: Stages
-) -> tuple[FloatModel, Parity, tuple[str, ...]]:
-    """The float model of the first route whose result equals the source, with the parity found and notes on the others."""
+@dataclass(frozen=True)
+class _Imported:
+    """The float model that equals the source, what showed it, notes on the routes, and what the passes changed."""
+
+    model: FloatModel
+    truth: Truth
+    parity: Parity
+    notes: tuple[str, ...]
+    rewrites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def _to_float(request: ConvertRequest, door: Door, data: _Data, work: Path, stages: Stages) -> _Imported:
+    """The float model of the first route whose result equals the source."""
     routes = door.routes()
     with stages("run the source model"):
         reference = door.reference(threads=request.threads)
@@ -218,7 +250,23 @@ def _to_float(
         truth = Truth(reference.name, samples, outputs)
         del reference  # its memory is not needed beside the converter's
     limit_db = request.recipe.gates.parity_min_db
-    return choose(door, routes, truth, limit_db=limit_db, work=work, timeout_s=request.timeout_s, stages=stages)
+    model, equal, notes = choose(
+        door, routes, truth, limit_db=limit_db, work=work, timeout_s=request.timeout_s, stages=stages
+    )
+    return _Imported(model, truth, equal, notes)
+
+
+def _rewrite(request: ConvertRequest, imported: _Imported, work: Path, stages: Stages) -> _Imported:
+    """The float model after the passes, judged against the source once more where they changed something."""
+    with stages("rewrite"):
+        done = rewrite(imported.model, to=work / "rewritten.tflite", keep_layout=request.keep_layout)
+        if not done.changes:
+            return imported
+        require_runs(done.model.path, what="the rewritten float model", timeout_s=request.timeout_s)
+        truth, limit_db = imported.truth, request.recipe.gates.parity_min_db
+        equal = parity(done.model, truth.samples, truth.outputs, reference=truth.reference, limit_db=limit_db)
+        require_parity(equal, done.model)
+    return replace(imported, model=done.model, parity=equal, rewrites=done.changes)
 
 
 def _check_class_names(names: Sequence[str], outputs: Sample) -> None:
@@ -230,6 +278,43 @@ def _check_class_names(names: Sequence[str], outputs: Sample) -> None:
             f"--class-names holds {len(names)} names, and output {output!r} has {count} classes",
             hint="one name a line, in the order of the model's output",
         )
+
+
+def _quantized(
+    request: ConvertRequest, imported: _Imported, data: _Data, work: Path, stages: Stages
+) -> tuple[manifest.Findings, Path | None]:
+    """All that is to be known about the result, and the int8 file; None where the recipe quantises nothing."""
+    recipe = request.recipe
+    found = manifest.Findings(
+        model=imported.model,
+        recipe=recipe,
+        preprocessing=request.options.preprocessing,
+        audit=audit(imported.model.path),
+        parity=imported.parity,
+        gates=gates.judge_float(imported.parity),
+        passed=imported.parity.passed,
+        route_notes=imported.notes,
+        parity_source=data.calibration.source,
+        synthetic=isinstance(data.calibration, SyntheticData),
+        rewrites=imported.rewrites,
+    )
+    if isinstance(recipe.gates, FloatGates):
+        return found, None
+    ranges, digest = _calibrate(request, imported.model, data, stages)
+    int8_path, repairs, audited = _quantize(request, imported.model, ranges, work, stages)
+    evaluation = _evaluate(imported.model, int8_path, data, stages)
+    verdicts = gates.judge(recipe.gates, audited, evaluation)
+    found = replace(
+        found,
+        calibration=_calibration_record(data, digest, ranges),
+        ranges=ranges,
+        audit=audited,
+        evaluation=evaluation,
+        gates=verdicts,
+        passed=gates.all_passed(verdicts, allow_undecided=request.allow_undecided),
+        repairs=repairs,
+    )
+    return found, int8_path
 
 
 def _calibrate(request: ConvertRequest, model: FloatModel, data: _Data, stages: Stages) -> tuple[Ranges, str]:
@@ -285,16 +370,18 @@ def _calibration_record(data: _Data, digest: str, ranges: Ranges) -> manifest.Ca
 
 
 def _fill(
-    bundle: Path, findings: manifest.Findings, int8_path: Path, data: _Data, request: ConvertRequest
+    bundle: Path, findings: manifest.Findings, int8_path: Path | None, data: _Data, request: ConvertRequest
 ) -> dict[str, Any]:
     """Everything in the bundle but the report, and the manifest that describes it."""
-    shutil.copyfile(int8_path, bundle / (manifest.MODEL if findings.passed else manifest.REJECTED))
-    shutil.copyfile(findings.model.path, bundle / manifest.FLOAT)
+    delivered_path = int8_path or findings.model.path
+    shutil.copyfile(delivered_path, bundle / (manifest.MODEL if findings.passed else manifest.REJECTED))
+    if int8_path is not None:
+        shutil.copyfile(findings.model.path, bundle / manifest.FLOAT)
     pairs = data.evaluation.iterate(spread(data.split.evaluation, PAIRS, seed=request.seed))
     write_npz(bundle / "golden.npz", golden_pairs(findings.model, int8_path, pairs))
     if request.options.class_names:
         (bundle / "labels.txt").write_text("\n".join(request.options.class_names) + "\n", encoding="utf-8")
-    delivered = manifest.delivered_io(findings.model, int8_path)
+    delivered = manifest.delivered_io(findings.model, delivered_path)
     document = manifest.build(findings, findings.model.source.path.stem, bundle, delivered)
     manifest.write_json(bundle / "manifest.json", document)
     return document

@@ -1,6 +1,6 @@
 """The golden pairs: a few real inputs with the outputs that float and int8 gave for them here, for the health check on the board.
 
-``golden.npz`` holds ``input/NAME``, ``float/NAME`` and ``int8/NAME``, first axis the pairs. Inputs and float outputs are real numbers
+``golden.npz`` holds ``input/NAME``, ``float/NAME`` and (of an integer model) ``int8/NAME``, first axis the pairs. Inputs and float outputs are real numbers
 in the delivered layout; int8 outputs are the integers as the interpreter gave them.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,23 @@ PAIRS = 4
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def golden_pairs(model: FloatModel, int8_path: Path, samples: Iterable[Sample]) -> dict[str, NDArray[Any]]:
-    """The arrays of ``golden.npz`` for ``samples``."""
+def golden_pairs(model: FloatModel, int8_path: Path | None, samples: Iterable[Sample]) -> dict[str, NDArray[Any]]:
+    """The arrays of ``golden.npz`` for ``samples``; ``int8_path`` None where nothing was quantised."""
     columns: dict[str, list[NDArray[Any]]] = {}
-    with open_backend(model.path) as float_backend, open_backend(int8_path) as int8_backend:
+    with ExitStack() as opened:
+        float_backend = opened.enter_context(open_backend(model.path))
+        int8_backend = None if int8_path is None else opened.enter_context(open_backend(int8_path))
         for sample in samples:
             inputs = [delivered(sample[spec.name], spec) for spec in model.inputs]
             floats = run(float_backend, inputs)
-            run(int8_backend, inputs)
+            if int8_backend is not None:
+                run(int8_backend, inputs)
             for spec, value in zip(model.inputs, inputs, strict=True):
                 columns.setdefault(f"input/{spec.name}", []).append(value)
             for position, spec in enumerate(model.outputs):
                 columns.setdefault(f"float/{spec.name}", []).append(floats[position])
-                columns.setdefault(f"int8/{spec.name}", []).append(int8_backend.get_output(position))
+                if int8_backend is not None:
+                    columns.setdefault(f"int8/{spec.name}", []).append(int8_backend.get_output(position))
     return {name: np.stack(values) for name, values in columns.items()}
 
 

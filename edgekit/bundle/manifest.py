@@ -39,25 +39,32 @@ class CalibrationRecord:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """Everything that the stages found out, for the manifest."""
+    """Everything that the stages found out, for the manifest.
+
+    ``calibration``, ``ranges`` and ``evaluation`` are None where nothing was quantised. ``parity_source`` says what the inputs of the
+    parity stage were, ``synthetic`` whether they were made up. ``rewrites`` holds what each pass changed on the float model.
+    """
 
     model: FloatModel
     recipe: Recipe
     preprocessing: Preprocessing | None
-    calibration: CalibrationRecord
-    ranges: Ranges
     audit: Audit
     parity: Parity
-    evaluation: Evaluation
     gates: tuple[GateResult, ...]
     passed: bool
     route_notes: tuple[str, ...]
-    repairs: tuple[Repair, ...]
+    parity_source: str
+    synthetic: bool
+    rewrites: Mapping[str, tuple[str, ...]]
+    calibration: CalibrationRecord | None = None
+    ranges: Ranges | None = None
+    evaluation: Evaluation | None = None
+    repairs: tuple[Repair, ...] = ()
 
 
-def delivered_io(model: FloatModel, int8_path: Path) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
-    """The model's inputs and outputs with the dtypes, scales and zero points that the int8 file really has."""
-    with open_backend(int8_path) as backend:
+def delivered_io(model: FloatModel, path: Path) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
+    """The model's inputs and outputs with the dtypes, scales and zero points that the file to deliver really has."""
+    with open_backend(path) as backend:
         return (
             tuple(_delivered(spec, detail) for spec, detail in zip(model.inputs, backend.inputs, strict=True)),
             tuple(_delivered(spec, detail) for spec, detail in zip(model.outputs, backend.outputs, strict=True)),
@@ -87,23 +94,28 @@ def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec
             "version": findings.model.versions.get("onnx2tf", ""),
             "route_notes": list(findings.route_notes),
         },
+        "rewrites": to_json(findings.rewrites),
         "repairs": {"bias_overflow": to_json(findings.repairs)},
         "versions": _versions(findings.model),
         "verification": _verification(findings),
     }
 
 
-def _calibration(findings: Findings) -> dict[str, Any]:
+def _calibration(findings: Findings) -> dict[str, Any] | None:
     record = findings.calibration
+    if record is None or findings.ranges is None:
+        return None
     ranges = {name: {"min": low, "max": high} for name, (low, high) in sorted(findings.ranges.by_tensor.items())}
     return {**to_json(record), "ranges": ranges, "ignored_padding": dict(findings.ranges.ignored)}
 
 
 def _verification(findings: Findings) -> dict[str, Any]:
+    evaluation = findings.evaluation
+    data = {"source": findings.parity_source, "synthetic": findings.synthetic}
     return {
-        "parity": to_json(findings.parity),
-        "int8": to_json(findings.evaluation.int8),
-        "accuracy": to_json(findings.evaluation.accuracy),
+        "parity": {**to_json(findings.parity), "data": data},
+        "int8": None if evaluation is None else to_json(evaluation.int8),
+        "accuracy": None if evaluation is None else to_json(evaluation.accuracy),
         "audit": to_json(findings.audit),
         "gates": to_json(findings.gates),
         "passed": findings.passed,

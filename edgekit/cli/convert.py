@@ -14,7 +14,10 @@ from edgekit.cli.native import muffled
 
 @click.command()
 @click.argument("model", type=options.PATH)
-@click.option("--data", required=True, help="Calibrates: a folder of images, a .npz, a .npy, or module:function.")
+@click.option(
+    "--data",
+    help="Calibrates: a folder of images, a .npz, a .npy, or module:function. Only --recipe float32 can do without.",
+)
 @click.option("--eval-data", help="Judges the result; without it the part of --data that does not calibrate.")
 @click.option(
     "--labels", help="Ground truth of the data that judge: a CSV (file,label), 'folders', or an array of the .npz."
@@ -34,6 +37,8 @@ from edgekit.cli.native import muffled
 @click.option("--arrays", type=click.Choice(["raw-pixels"]), help="Arrays hold pixels 0..255: preprocess them too.")
 @click.option("--layout", type=click.Choice(["nhwc", "nchw"]), help="How such arrays lie.")
 @click.option("--frontend", help="Use this front end only.  [default: the installed ones, the best first]")
+@click.option("--signature", metavar="NAME", help="The signature of a SavedModel that has several.")
+@click.option("--keep-layout", is_flag=True, help="Deliver inputs and outputs in the source's order of axes.")
 @click.option("--allow-undecided", is_flag=True, help="A gate that cannot be decided with these data does not fail.")
 @click.option("--dry-run", is_flag=True, help="Check model, data, recipe and place; convert nothing.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For the split of --data.")
@@ -61,6 +66,7 @@ def convert(as_json: bool, quiet: bool, dry_run: bool, **given: Any) -> int:
         --arrays raw-pixels --layout nchw --color gray --mean 127.5 --std 127.5 --out fashion.bundle
     edgekit convert sample_models/fashion_silu.onnx --data sample_models/calibration --color gray --mean 127.5 --std 127.5 \\
         --out silu.bundle --dry-run
+    edgekit convert sample_models/fashion_silu.onnx --recipe float32 --keep-layout --out silu-float.bundle
     """
     from edgekit import flow
 
@@ -113,11 +119,13 @@ def _request(given: Mapping[str, Any]) -> Any:
         calibration_limit=given["calibration"],
         evaluation_limit=given["evaluation"],
         frontend=given["frontend"],
+        signature=given["signature"],
         seed=given["seed"],
         threads=given["threads"],
         timeout_s=given["timeout"],
         force=given["force"],
         allow_undecided=given["allow_undecided"],
+        keep_layout=given["keep_layout"],
     )
 
 
@@ -127,10 +135,11 @@ def _show_plan(plan: Any, out: Path, as_json: bool) -> None:
         return
     shapes = ", ".join(f"{spec.name} {list(spec.source_shape)} {spec.source_dtype}" for spec in plan.inputs)
     show.line(f"inputs       {shapes}")
-    show.line(f"calibration  {plan.calibration_count} samples of {plan.calibration_source}")
-    show.line(
-        f"evaluation   {plan.evaluation_count} samples of {plan.evaluation_source}, {'with' if plan.labelled else 'without'} labels"
-    )
+    show.line(f"parity       {plan.parity_count} samples of {plan.calibration_source}")
+    if plan.calibration_count:
+        labels = "with" if plan.labelled else "without"
+        show.line(f"calibration  {plan.calibration_count} samples of {plan.calibration_source}")
+        show.line(f"evaluation   {plan.evaluation_count} samples of {plan.evaluation_source}, {labels} labels")
     show.line(f"front ends   {', '.join(plan.frontends)}")
     show.line(f"recipe       {plan.recipe}")
     show.line(f"would write  {out}")
@@ -143,7 +152,8 @@ def _show_result(manifest: dict[str, Any], bundle: Path, passed: bool) -> None:
     gates = manifest["verification"]["gates"]
     show.rows("Gates", ["gate", "verdict", "measured"], [[g["name"], g["verdict"], g["message"]] for g in gates])
     if passed:
-        show.line(f"{bundle}: passed. Open {bundle / 'report.html'}; next: edgekit bench {bundle} --with-float")
+        beside = "" if manifest["verification"]["int8"] is None else " --with-float"
+        show.line(f"{bundle}: passed. Open {bundle / 'report.html'}; next: edgekit bench {bundle}{beside}")
     else:
         failed = ", ".join(g["name"] for g in gates if g["verdict"] != "passed")
         show.line(

@@ -44,14 +44,24 @@ class Gates:
 
 
 @dataclasses.dataclass(frozen=True)
+class FloatGates:
+    """What a float model must reach where nothing is quantised: so many dB against the source, in the worst output and slice."""
+
+    parity_min_db: float = 80.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A whole recipe. ``preprocessing`` is None where the recipe leaves it to the command line."""
+    """A whole recipe. ``preprocessing`` is None where the recipe leaves it to the command line.
+
+    A recipe without ``quantize`` has no ``calibration`` either and stops at the verified float model; its ``gates`` are FloatGates.
+    """
 
     name: str
     description: str
-    quantize: Quantization
-    calibration: Calibration
-    gates: Gates
+    quantize: Quantization | None
+    calibration: Calibration | None
+    gates: Gates | FloatGates
     preprocessing: Preprocessing | None = None
 
 
@@ -73,7 +83,12 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "gates.accuracy_drop_max_points": (0.0, 100.0),
 }
 """Lowest and highest value that makes sense."""
-_TABLES = {"quantize": Quantization, "calibration": Calibration, "gates": Gates, "preprocessing": Preprocessing}
+_TABLES: Mapping[str, Any] = {
+    "quantize": Quantization,
+    "calibration": Calibration,
+    "gates": Gates,
+    "preprocessing": Preprocessing,
+}
 
 
 def recipe_names() -> list[str]:
@@ -105,27 +120,31 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
     """A recipe from its parsed TOML; unknown keys and impossible values are RecipeErrors."""
     allowed = ["name", "description", *_TABLES]
     _refuse_unknown(data, allowed, where, "")
-    for key in ("name", "quantize", "calibration", "gates"):
+    float_only = "quantize" not in data and "calibration" not in data
+    for key in ("name", "gates") if float_only else ("name", "quantize", "calibration", "gates"):
         if key not in data:
             raise RecipeError(
-                f"{where}: {key} is missing: a recipe is complete on its own", hint="see recipes/full-int8.toml"
+                f"{where}: {key} is missing: a recipe is complete on its own",
+                hint=f"see recipes/{'float32' if float_only else 'full-int8'}.toml",
             )
     for key in ("name", "description"):
         if not isinstance(data.get(key, ""), str):
             raise RecipeError(f"{where}: {key} = {data[key]!r} should be a text")
-    tables = {key: _table(key, data[key], where) for key in _TABLES if key in data}
+    kinds = {**_TABLES, "gates": FloatGates} if float_only else _TABLES
+    tables = {key: _table(key, kinds[key], data[key], where) for key in kinds if key in data}
     return Recipe(
         name=data["name"],
         description=data.get("description", ""),
-        preprocessing=tables.pop("preprocessing", None),
-        **tables,
+        preprocessing=tables.get("preprocessing"),
+        quantize=tables.get("quantize"),
+        calibration=tables.get("calibration"),
+        gates=tables["gates"],
     )
 
 
-def _table(key: str, values: Any, where: str) -> Any:
+def _table(key: str, kind: Any, values: Any, where: str) -> Any:
     if not isinstance(values, Mapping):
         raise RecipeError(f"{where}: {key} is not a table")
-    kind = _TABLES[key]
     fields = {field.name: field for field in dataclasses.fields(kind)}
     _refuse_unknown(values, list(fields), where, f"{key}.")
     for name in ("mean", "std") if kind is Preprocessing else fields:

@@ -9,6 +9,7 @@ from edgekit.quantize.recipe import Gates
 from edgekit.values import GateResult, Verdict
 from edgekit.verify.accuracy import Accuracy, Evaluation, OutputInt8
 from edgekit.verify.measures import words_db
+from edgekit.verify.parity import Parity
 
 
 def judge(limits: Gates, audit: Audit, evaluation: Evaluation) -> tuple[GateResult, ...]:
@@ -21,6 +22,18 @@ def judge(limits: Gates, audit: Audit, evaluation: Evaluation) -> tuple[GateResu
     if evaluation.accuracy is not None:
         results.append(_accuracy(evaluation.accuracy, limits.accuracy_drop_max_points))
     return tuple(results)
+
+
+def judge_float(found: Parity) -> tuple[GateResult, ...]:
+    """The only gate of a model that is not quantised: it equals its source. ``measured`` is None for an exact result."""
+    ratios = [output.sqnr_db for output in found.outputs]
+    ratios += [output.worst_slice.sqnr_db for output in found.outputs if output.worst_slice is not None]
+    worst = min((ratio for ratio in ratios if ratio is not None), default=None)
+    message = f"equal to the source in {found.reference} on {found.samples} inputs: {words_db(worst)} in the worst output and slice"
+    if not found.passed:
+        message = f"not {message}"
+    verdict = Verdict.PASSED if found.passed else Verdict.FAILED
+    return (GateResult("parity", verdict, worst, found.limit_db, message),)
 
 
 def all_passed(results: Sequence[GateResult], *, allow_undecided: bool) -> bool:
