@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.errors import ConversionError, EdgekitError, ParityError
-from edgekit.intake import frontends
+from edgekit.intake import frontends, locate
 from edgekit.intake.door import Door, Route, Sample
 from edgekit.stages import Stages
 from edgekit.values import FloatModel
@@ -33,14 +33,17 @@ def choose(
     work: Path,
     timeout_s: float,
     stages: Stages,
+    locate_s: float = locate.SECONDS,
 ) -> tuple[FloatModel, Parity, tuple[str, ...]]:
     """The float model of the first of ``routes`` whose result equals the source, its parity, and a note on every route tried.
 
-    Raises the ConversionError of the route that came furthest when none does; the others' messages are in ``details``.
+    Raises the ConversionError of the route that came furthest when none does; the others' messages are in ``details``, and the layer
+    where that route goes wrong, as far as it is found within ``locate_s`` seconds.
     """
     notes: list[str] = []
-    failures: list[ConversionError] = []
+    failures: list[_Failure] = []
     for route in routes:
+        made = None
         try:
             with stages(f"convert to float ({route.name})"):
                 made = route.convert(truth.samples, truth.outputs, work=work, timeout_s=timeout_s, tick=stages.alive)
@@ -50,27 +53,58 @@ def choose(
                 require_parity(equal, made.model)
         except ConversionError as error:
             notes.append(f"{route.name}: {error.message}")
-            failures.append(error)
+            failures.append(_Failure(route, error, made.model if made else None))
             continue
         remarks = f" ({', '.join(made.remarks)})" if made.remarks else ""
         notes.append(f"{route.name}: equals the source{remarks}")
         return made.model, equal, tuple(notes)
-    raise _no_route(door, failures, routes)
+    worst = next((failure for failure in failures if isinstance(failure.error, ParityError)), failures[-1])
+    with stages("find the layer"):
+        parting = _located(worst, truth, limit_db=limit_db, work=work, stages=stages, seconds=locate_s)
+    raise _no_route(door, worst.error, parting, failures)
 
 
-def _no_route(door: Door, failures: Sequence[ConversionError], routes: Sequence[Route]) -> EdgekitError:
-    """The worst failure, with all of them in its details and the route that was not tried in its hint."""
-    wrong = [error for error in failures if isinstance(error, ParityError)]
-    worst = wrong[0] if wrong else failures[-1]
-    hints = [worst.hint] if worst.hint else []
+@dataclass(frozen=True)
+class _Failure:
+    route: Route
+    error: ConversionError
+    made: FloatModel | None
+
+
+def _located(
+    failure: _Failure, truth: Truth, *, limit_db: float, work: Path, stages: Stages, seconds: float
+) -> locate.Parting | None:
+    from edgekit.intake.onnx import OnnxRoute
+
+    if not isinstance(failure.route, OnnxRoute):
+        return None
+    return locate.locate(
+        failure.route,
+        failure.error,
+        failure.made,
+        truth.samples,
+        limit_db=limit_db,
+        work=work,
+        tick=stages.alive,
+        seconds=seconds,
+    )
+
+
+def _no_route(
+    door: Door, worst: ConversionError, parting: locate.Parting | None, failures: Sequence[_Failure]
+) -> EdgekitError:
+    """The worst failure with the layer where it happens, all of them in its details, and the route that was not tried in its hint."""
+    hints = [parting.advice] if parting is not None else []
+    hints += [worst.hint] if worst.hint else []
     for name in door.frontends:
-        if name not in {route.name for route in routes}:
+        if name not in {failure.route.name for failure in failures}:
             kind = frontends.KINDS[name]
             way = "leave out --frontend" if frontends.find(kind) else f"edgekit frontend add {name} ({kind.size_mb} MB)"
             hints.append(f"the front end {name} may do better: {way}")
+    located = {"located": parting.as_details()} if parting is not None else {}
     return type(worst)(
-        worst.message,
+        f"{worst.message}; {parting.sentence}" if parting is not None else worst.message,
         hint="; ".join(hints),
         code=worst.code,
-        details={**worst.details, "routes": [error.message for error in failures]},
+        details={**worst.details, **located, "routes": [failure.error.message for failure in failures]},
     )
