@@ -12,7 +12,7 @@ import numpy as np
 
 from edgekit.calibrate.ranges import NOT_A_VALUE
 from edgekit.intake import tflite
-from edgekit.rewrite.edit import operator_code
+from edgekit.rewrite.pad_with_zero import make_pad
 
 _RELU, _RELU6 = 1, 3  # ActivationFunctionType
 _VALID = 1  # Padding
@@ -32,17 +32,12 @@ _OF_ALL = frozenset(("CONCATENATION", "ADD", "MUL", "PACK", "MINIMUM"))
 
 def apply(model: tflite.ModelT) -> tuple[str, ...]:
     """Every PADV2 of a constant of -1e30 or less that feeds max-pools only, around values that are proven not to be negative."""
-    from ai_edge_litert import schema_py_generated as schema
-
     graph = tflite.graph(model)
     changed = []
     for operator in graph.operators:
         if operator.name != "PADV2" or not _replaceable(model, graph, operator):
             continue
-        item = model.subgraphs[0].operators[operator.index]
-        item.inputs = list(operator.inputs[:2])
-        item.opcodeIndex = operator_code(model, "PAD")
-        item.builtinOptionsType, item.builtinOptions = schema.BuiltinOptions.PadOptions, schema.PadOptionsT()
+        make_pad(model, operator)
         name = graph.tensors[operator.outputs[0]].name
         changed.append(
             f"{name!r}: padded with 0 in place of the lowest float, for a max-pool of values that are never negative"

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from edgekit.intake import tflite
-from edgekit.rewrite import pad_for_max_pool, prune, transpose_ends
+from edgekit.rewrite import pad_for_max_pool, pad_with_zero, prune, transpose_ends
 from edgekit.values import FloatModel
 
 
@@ -24,7 +24,7 @@ def rewrite(model: FloatModel, *, to: Path, keep_layout: bool) -> Rewritten:
     Written to ``to`` when something changed. That the result still equals the source is for the parity stage to say.
     """
     graph = tflite.read(model.path)
-    changes = {"pad_for_max_pool": pad_for_max_pool.apply(graph)}
+    changes = {"pad_with_zero": pad_with_zero.apply(graph), "pad_for_max_pool": pad_for_max_pool.apply(graph)}
     ends = (model.inputs, model.outputs)
     if keep_layout:
         ends, changes["transpose_ends"] = transpose_ends.apply(graph, *ends)
