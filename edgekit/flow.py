@@ -21,12 +21,13 @@ from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset
 from edgekit.calibrate.split import Split, split, spread
 from edgekit.calibrate.synthetic import SyntheticData
 from edgekit.errors import DataError, UsageError
+from edgekit.intake import preflight
 from edgekit.intake.choose import Truth, choose
 from edgekit.intake.door import Door, DoorOptions, open_door
 from edgekit.intake.formats import size_bytes
 from edgekit.intake.probe import require_runs
 from edgekit.quantize import bias, litert
-from edgekit.quantize.audit import Audit, audit
+from edgekit.quantize.audit import Audit, audit, audit_float
 from edgekit.quantize.recipe import FloatGates, Recipe
 from edgekit.rewrite.passes import rewrite
 from edgekit.stages import Progress, Silent, StageRecord, Stages
@@ -109,11 +110,14 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
         work, bundle = place / "work", place / "bundle"
         work.mkdir()
         bundle.mkdir()
+        with stages("pre-flight"):
+            warnings = _preflight(request)
         with stages("read the model"):
             door = opened.enter_context(_open_door(request, work, stages.alive))
         with stages("open the data"):
             data = _open_data(request, door.inputs)
         imported = _rewrite(request, _to_float(request, door, data, work, stages), work, stages)
+        imported = replace(imported, notes=(*warnings, *imported.notes))
         findings, int8_path = _quantized(request, imported, data, work, stages)
         with stages("write the bundle"):
             document = _fill(bundle, findings, int8_path, data, request)
@@ -125,6 +129,7 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
 def plan(request: ConvertRequest) -> ConvertPlan:
     """Check model, data, recipe, front ends and output place, as :func:`convert` would, and write nothing there."""
     _check_out(request)
+    _preflight(request)
     with tempfile.TemporaryDirectory(prefix="edgekit-plan-") as work, _open_door(request, Path(work)) as door:
         routes = door.routes()
         data = _open_data(request, door.inputs)
@@ -146,6 +151,13 @@ def _check_out(request: ConvertRequest) -> None:
     # Working files: the private copies, the front end's float and float16 files, the float and int8 models.
     needed_bytes = 6 * size_bytes(request.model) + 4_000_000
     folder.check_target(request.out, force=request.force, needed_bytes=needed_bytes)
+
+
+def _preflight(request: ConvertRequest) -> tuple[str, ...]:
+    """What may go wrong, in sentences. Raises UnsupportedModelError for what certainly will."""
+    findings = preflight.preflight(request.model)
+    preflight.require(findings, request.model)
+    return preflight.remarks(findings)
 
 
 def _open_door(request: ConvertRequest, work: Path, tick: Callable[[], None] = lambda: None) -> Door:
@@ -289,7 +301,7 @@ def _quantized(
         model=imported.model,
         recipe=recipe,
         preprocessing=request.options.preprocessing,
-        audit=audit(imported.model.path),
+        audit=audit_float(imported.model.path),
         parity=imported.parity,
         gates=gates.judge_float(imported.parity),
         passed=imported.parity.passed,

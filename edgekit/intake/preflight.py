@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from edgekit.errors import UnsupportedModelError
-from edgekit.intake.formats import detect_format
+from edgekit.intake.formats import detect_format, is_function
 
 
 class Level(enum.Enum):
@@ -61,7 +61,7 @@ def preflight(path: str | Path) -> tuple[Finding, ...]:
 
     Raises what the readers raise for a file that is no complete model. No weight of an external file is read.
     """
-    kind = detect_format(path)
+    kind = "" if is_function(Path(path)) else detect_format(path)
     findings: Iterable[Finding] = ()
     if kind == "onnx":
         from edgekit.intake.onnx_external import check_external_data
