@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgekit.intake import tflite
 from edgekit.quantize.bias import saturated
 
+NOTHING_QUANTISED = "nothing was quantised"
 INTEGER_SINKS = frozenset({"int8", "uint8", "int16", "int32", "int64", "bool"})
 
 
@@ -82,6 +83,13 @@ def audit(path: Path) -> Audit:
         full_integer=not offenders and all(end.dtype in INTEGER_SINKS for end in ends),
         saturated_biases=saturated(model),
     )
+
+
+def audit_float(path: Path) -> Audit:
+    """:func:`audit` of a model that was not to be quantised: no operator is blamed for being float."""
+    found = audit(path)
+    operators = tuple(replace(operator, reason=NOTHING_QUANTISED) for operator in found.float_operators)
+    return replace(found, float_operators=operators)
 
 
 def _reason(graph: tflite.Graph, operator: tflite.Operator) -> str:

@@ -11,10 +11,12 @@ from typing import Any
 from edgekit.report.next_steps import advise_bundle
 from edgekit.report.page import Banner, Bar, Chapter, Grid, Section, facts_grid
 from edgekit.report.quantity import decibel_text, digits, duration_text, interval_text, share_text, size_text
-from edgekit.report.table import bundle_table
+from edgekit.report.table import bundle_table, is_float_bundle
 
 MARKS = {"failed": "bad", "undecided": "warn"}
 NOT_RECORDED = "not recorded"
+NOTHING_QUANTISED = "nothing was quantised"
+"""The reason that every operator of a float bundle has."""
 LONGEST_LIST = 200
 """Rows of a list that a page shows; the rest is counted and stays in report.json."""
 
@@ -27,9 +29,10 @@ def bundle_chapter(report: Mapping[str, Any]) -> Chapter:
         _gates(verification),
         _parity(_object(verification.get("parity"))),
         _int8(_object(verification.get("int8"))),
-        _accuracy(_object(verification.get("accuracy"))),
+        None if is_float_bundle(manifest) else _accuracy(_object(verification.get("accuracy"))),
         operators_section(verification),
         _io(manifest),
+        _rewrites(_object(manifest.get("rewrites"))),
         _calibration(_object(manifest.get("calibration"))),
         _preprocessing(manifest.get("preprocessing")),
         _stages(_objects(report.get("stages"))),
@@ -124,10 +127,22 @@ def _parity(parity: Mapping[str, Any]) -> Section | None:
     against = f"The float model against {parity.get('reference', 'the source')} on {parity.get('samples', '?')} inputs"
     limit = parity.get("limit_db")
     bound = "" if limit is None else f", limit {limit:g} dB"
-    said = f"{against}{bound}: {'passed' if parity.get('passed') else 'failed'}."
+    said = [f"{against}{bound}: {'passed' if parity.get('passed') else 'failed'}."]
+    data = _object(parity.get("data"))
+    if data.get("synthetic"):
+        said.append(f"The inputs were made up ({data.get('source')}): equality on real data was not looked at.")
     return Section(
-        "parity", "Parity with the source model", (said,), grids=(Grid(headers, rows, frozenset({1, 2, 3})),)
+        "parity", "Parity with the source model", tuple(said), grids=(Grid(headers, rows, frozenset({1, 2, 3})),)
     )
+
+
+def _rewrites(rewrites: Mapping[str, Any]) -> Section | None:
+    """What the passes changed on the float model; parity was judged after them."""
+    rows = tuple((str(name), str(said)) for name, changes in rewrites.items() for said in changes or ())
+    if not rows:
+        return None
+    said = "Changed on the float model before anything else, and judged against the source again."
+    return Section("rewrites", "Rewrites", (said,), grids=(Grid(("pass", "what it changed"), rows[:LONGEST_LIST]),))
 
 
 def _int8(int8: Mapping[str, Any]) -> Section | None:
@@ -195,12 +210,14 @@ def operators_text(audit: Mapping[str, Any]) -> str:
     total, floats = audit.get("operators_total", "?"), _objects(audit.get("float_operators"))
     stay = "stays" if len(floats) == 1 else "stay"
     kept = "all integer" if audit.get("full_integer") else f"{len(floats)} of them {stay} float"
+    if floats and all(item.get("reason") == NOTHING_QUANTISED for item in floats):
+        kept = NOTHING_QUANTISED
     return f"{total} operators, {kept}."
 
 
 def float_operator_grids(audit: Mapping[str, Any]) -> tuple[Grid, ...]:
     """The operators that stayed float, by index and output, each with its reason."""
-    floats = _objects(audit.get("float_operators"))
+    floats = [item for item in _objects(audit.get("float_operators")) if item.get("reason") != NOTHING_QUANTISED]
     if not floats:
         return ()
     rows = [

@@ -12,6 +12,7 @@ from typing import Any
 
 from edgekit.report.quantity import counted, digits, latency_text, share_text
 from edgekit.report.summary import NotEnough, RunSummary
+from edgekit.report.table import is_float_bundle
 
 NOISY_COV = 0.03
 """A quiet board stays below 1 %; above 3 % the run was disturbed or throttled."""
@@ -50,7 +51,8 @@ def advise_manifest(manifest: Mapping[str, Any]) -> tuple[Advice, ...]:
     if not manifest:
         return ()
     verification = manifest.get("verification") or {}
-    found = [rule(verification) for rule in MANIFEST_RULES]
+    rules = (_gate, _not_quantised) if is_float_bundle(manifest) else MANIFEST_RULES
+    found = [rule(verification) for rule in rules]
     return tuple(advice for advice in found if advice is not None)
 
 
@@ -64,7 +66,7 @@ def advise_bundle(manifest: Mapping[str, Any]) -> tuple[Advice, ...]:
         "bench",
         "Measure it on the board",
         "speed, memory and heat are not known until the board has run it",
-        "edgekit bench BUNDLE --with-float",
+        "edgekit bench BUNDLE" if is_float_bundle(manifest) else "edgekit bench BUNDLE --with-float",
     )
     return (*found, bench)
 
@@ -228,7 +230,7 @@ def _slow_first(summary: RunSummary) -> Advice | None:
 
 
 def _no_float(summary: RunSummary) -> Advice | None:
-    if summary.float_variant is not None or summary.kind != "bundle":
+    if summary.float_variant is not None or summary.kind != "bundle" or is_float_bundle(summary.manifest):
         return None
     return Advice(
         "no_float",
@@ -255,6 +257,17 @@ def _gate(verification: Mapping[str, Any]) -> Advice | None:
         f"Look at the {gate.get('name', 'first')} gate",
         str(gate.get("message", "it did not pass")),
         "edgekit inspect BUNDLE",
+    )
+
+
+def _not_quantised(verification: Mapping[str, Any]) -> Advice:
+    synthetic = ((verification.get("parity") or {}).get("data") or {}).get("synthetic")
+    made_up = ", and its equality with the source was seen on made-up inputs only" if synthetic else ""
+    return Advice(
+        "not_quantised",
+        "Calibrate it to integers",
+        f"this bundle is the float model{made_up}",
+        "edgekit convert MODEL --data DATA --out BUNDLE",
     )
 
 

@@ -85,8 +85,18 @@ def not_measured(how: str, *, text: str = "not measured") -> Cell:
     return Cell(text, how, state=NOT_MEASURED)
 
 
+def is_float_bundle(manifest: Mapping[str, Any] | None) -> bool:
+    """Whether the bundle's recipe quantised nothing: its only model is the float one."""
+    recipe = (manifest or {}).get("recipe")
+    return isinstance(recipe, Mapping) and "quantize" in recipe and recipe["quantize"] is None
+
+
 def main_label(kind: str, manifest: Mapping[str, Any] | None) -> str:
-    """What the main column is called: ``int8`` when it is known to be the bundle's integer model, else ``model``."""
+    """What the main column is called: ``int8`` when it is known to be the bundle's integer model, ``float`` when the bundle has
+    nothing else, else ``model``.
+    """
+    if is_float_bundle(manifest):
+        return FLOAT
     return "int8" if kind == "bundle" or manifest is not None else "model"
 
 
@@ -94,10 +104,10 @@ def run_table(summary: RunSummary) -> Table:
     """Float against the main model as this run measured them, with size, accuracy and agreement from the bundle's
     manifest.
 
-    A lone model file has no float model to stand against: its table is one column.
+    A lone model file, or a float bundle, has no float model to stand against: its table is one column.
     """
     label = main_label(summary.kind, summary.manifest)
-    rows = [_size_row(summary), *_quality_rows(summary.manifest)]
+    rows = [_size_row(summary), *([] if label == FLOAT else _quality_rows(summary.manifest))]
     rows += [_percentile_row(summary, percent) for percent in TABLE_PERCENTS]
     rows += [_throughput_row(summary), _memory_row(summary)]
     if label != "int8" and summary.float_variant is None:
@@ -107,7 +117,12 @@ def run_table(summary: RunSummary) -> Table:
 
 
 def bundle_table(manifest: Mapping[str, Any]) -> Table:
-    """Float against int8 as far as the workstation knows it: speed and memory are the board's to measure."""
+    """Float against int8 as far as the workstation knows it: speed and memory are the board's to measure.
+
+    One column where nothing was quantised.
+    """
+    if is_float_bundle(manifest):
+        return _float_table(manifest)
     rows = [_manifest_size_row(manifest), *_quality_rows(manifest)]
     if _file_bytes(manifest, "rejected.tflite") is not None:
         float_pending = pending = not_measured("a rejected model is not taken to a board")
@@ -119,6 +134,14 @@ def bundle_table(manifest: Mapping[str, Any]) -> Table:
     rows.append(Row("throughput", "throughput", (float_pending, pending, BLANK)))
     rows.append(Row("peak_memory", "peak memory", (float_pending, pending, BLANK)))
     return Table("Float against int8", (FLOAT, "int8", "change"), tuple(rows), RUN_NOTES[:1])
+
+
+def _float_table(manifest: Mapping[str, Any]) -> Table:
+    pending = (not_measured(HOW_SPEED, text="not measured yet"),)
+    rows = [Row("size", "file size", (_size_cell(_file_bytes(manifest, "model.tflite")),))]
+    rows += [Row(percentile_name(percent), _latency_label(percent), pending) for percent in TABLE_PERCENTS]
+    rows += [Row("throughput", "throughput", pending), Row("peak_memory", "peak memory", pending)]
+    return Table("The float model", (FLOAT,), tuple(rows))
 
 
 def _latency_label(percent: float) -> str:
