@@ -94,13 +94,14 @@ def indices_and_features() -> Any:
     return onnx_model(nodes, shapes, {"out/y:0": [1, 8]}, {"table": normal(50, 8, seed=6)}, dtypes={"ids:0": "int64"})
 
 
-def padded_max_pool() -> Any:
-    """A convolution without ReLU and a padded max-pool: converters pad with the lowest float there is."""
+def padded_max_pool(*, shift: float = 0.0) -> Any:
+    """A convolution without ReLU, ``shift`` added, and a padded max-pool: converters pad with the lowest float there is."""
     nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4),
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1] * 4),
         helper.make_node("MaxPool", ["c"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
     ]
-    return onnx_model(nodes, {"x": [1, 3, 16, 16]}, {"y": [1, 8, 8, 8]}, {"w": normal(8, 3, 3, 3, seed=7)})
+    constants = {"w": normal(8, 3, 3, 3, seed=7), "b": np.full(8, shift, np.float32)}
+    return onnx_model(nodes, {"x": [1, 3, 16, 16]}, {"y": [1, 8, 8, 8]}, constants)
 
 
 class EveryValue:
