@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.errors import ConversionError, EdgekitError, ParityError
 from edgekit.intake import frontends, locate
 from edgekit.intake.door import Door, Route, Sample
+from edgekit.intake.onnx import NOTHING_TO_REWRITE, OnnxRoute
 from edgekit.stages import Stages
 from edgekit.values import FloatModel
 from edgekit.verify.parity import Parity, parity
@@ -42,7 +43,7 @@ def choose(
     """
     notes: list[str] = []
     failures: list[_Failure] = []
-    for route in routes:
+    for route in _attempts(routes):
         made = None
         try:
             with stages(f"convert to float ({route.name})"):
@@ -52,6 +53,8 @@ def choose(
                 equal = parity(made.model, truth.samples, truth.outputs, reference=truth.reference, limit_db=limit_db)
                 require_parity(equal, made.model)
         except ConversionError as error:
+            if error.code == NOTHING_TO_REWRITE:
+                continue
             notes.append(f"{route.name}: {error.message}")
             failures.append(_Failure(route, error, made.model if made else None))
             continue
@@ -64,6 +67,15 @@ def choose(
     raise _no_route(door, worst.error, parting, failures)
 
 
+def _attempts(routes: Sequence[Route]) -> Iterator[Route]:
+    """Each route, and after it its second attempt where it has one."""
+    for route in routes:
+        yield route
+        second: Route | None = getattr(route, "second_attempt", None)
+        if second is not None:
+            yield second
+
+
 @dataclass(frozen=True)
 class _Failure:
     route: Route
@@ -74,8 +86,6 @@ class _Failure:
 def _located(
     failure: _Failure, truth: Truth, *, limit_db: float, work: Path, stages: Stages, seconds: float
 ) -> locate.Parting | None:
-    from edgekit.intake.onnx import OnnxRoute
-
     if not isinstance(failure.route, OnnxRoute):
         return None
     return locate.locate(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from edgekit.errors import OutputError, UnsupportedModelError
+from edgekit.errors import ConversionError, OutputError, UnsupportedModelError
 from edgekit.intake import frontends, layout, tflite
 from edgekit.intake.adopt import adopt
 from edgekit.intake.convert import ConversionRequest, convert
@@ -18,6 +19,7 @@ from edgekit.intake.door import Delivered, DoorOptions, Sample
 from edgekit.intake.formats import require_file
 from edgekit.intake.onnx_names import is_plain, make_plain
 from edgekit.intake.onnx_reader import OnnxValue, apply_input_shapes, onnx_io, read_onnx, require_static_inputs
+from edgekit.intake.placeholders import refuse_placeholders
 from edgekit.intake.probe import require_runs
 from edgekit.intake.session import Session
 from edgekit.runtime.backend import open_backend
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 ROUTES = ("onnx2tf", "tensorflow")
 """Front ends that read ONNX, in the order in which they are tried."""
+NOTHING_TO_REWRITE = "nothing_to_rewrite"
+"""Code of the error of a second attempt that would be the first again."""
 MATCHING_SAMPLES = 2
 """Samples that decide the order of axes; the parity stage then judges on more."""
 _SMALL_GRAPH_OPERATORS = frozenset((
@@ -78,16 +82,25 @@ class OnnxSource:
 
 @dataclasses.dataclass(frozen=True)
 class OnnxRoute:
-    """An ONNX model by one front end. ``session`` is a worker that others use too; without one the route starts its own."""
+    """An ONNX model by one front end. ``session`` is a worker that others use too; without one the route starts its own.
+
+    ``digested``: not the graph as it is, but what :mod:`edgekit.intake.digest` makes of it.
+    """
 
     onnx: OnnxSource
     frontend: frontends.Frontend
     session: Session | None = None
+    digested: bool = False
 
     @property
     def name(self) -> str:
-        """The front end's."""
-        return self.frontend.name
+        """The front end's, with a word for the second attempt."""
+        return f"{self.frontend.name}, graph rewritten" if self.digested else self.frontend.name
+
+    @property
+    def second_attempt(self) -> OnnxRoute | None:
+        """The same front end on a graph that was made digestible: for when the graph as it is failed or is not equal."""
+        return None if self.digested else dataclasses.replace(self, digested=True)
 
     def convert(
         self,
@@ -100,8 +113,10 @@ class OnnxRoute:
     ) -> Delivered:
         """As :meth:`edgekit.intake.door.Route.convert` says."""
         with ExitStack() as started:
+            source, done = _digested(self.onnx, samples, references, work) if self.digested else (self.onnx, ())
             session = self.session or started.enter_context(Session(self.frontend, work, tick=tick))
-            return to_float(self.onnx, session, samples=samples, references=references, work=work, timeout_s=timeout_s)
+            made = to_float(source, session, samples=samples, references=references, work=work, timeout_s=timeout_s)
+            return dataclasses.replace(made, remarks=(*done, *made.remarks))
 
 
 def open_model(path: Path, options: DoorOptions) -> OnnxSource:
@@ -173,6 +188,36 @@ def _needs_simplifying(model: onnx.ModelProto) -> bool:
     return bool(kinds - _SMALL_GRAPH_OPERATORS)
 
 
+def _digested(
+    source: OnnxSource, samples: Sequence[Sample], references: Sequence[Sample], work: Path
+) -> tuple[OnnxSource, tuple[str, ...]]:
+    """The source with a rewritten graph for front ends, and what was rewritten; made once for all routes in ``work``.
+
+    Raises ConversionError (``nothing_to_rewrite``) when there is nothing to rewrite.
+    """
+    import onnx
+
+    from edgekit.intake.digest.run import digest
+
+    rewritten, said = work / "rewritten.onnx", work / "rewritten.json"
+    if not said.is_file():
+        model, done = digest(
+            onnx.load(str(source.plain)),
+            [_plainly(sample, source) for sample in samples[:MATCHING_SAMPLES]],
+            [_plainly(reference, source) for reference in references[:MATCHING_SAMPLES]],
+        )
+        _save(model, rewritten)
+        said.write_text(json.dumps(done))
+    done = tuple(json.loads(said.read_text()))
+    if not done:
+        raise ConversionError("there is nothing in the graph to rewrite", code=NOTHING_TO_REWRITE)
+    return dataclasses.replace(source, plain=rewritten, simplify=True), done
+
+
+def _plainly(values: Sample, source: OnnxSource) -> Sample:
+    return {source.plain_names[name]: value for name, value in values.items()}
+
+
 def to_float(
     source: OnnxSource,
     session: Session,
@@ -188,7 +233,7 @@ def to_float(
     not correspond. That values correspond is for the parity stage to say.
     """
     frontend = session.frontend.name
-    folder = work / frontend
+    folder = work / (frontend if source.plain.name != "rewritten.onnx" else f"{frontend}-rewritten")
     folder.mkdir()
     private = folder / "model.onnx"
     private.write_bytes(source.plain.read_bytes())
@@ -200,6 +245,7 @@ def to_float(
     converted = convert(session, asked)
     float_path = folder / "float.tflite"
     adopt(converted, inputs=inputs, outputs=outputs, to=float_path)
+    refuse_placeholders(float_path, source.plain, frontend=frontend)
     require_runs(float_path, what="the float model", timeout_s=timeout_s)
     matched = _matched(source, float_path, samples, references)
     model = FloatModel(float_path, source.source, *matched, frontend, converted.versions)
