@@ -63,7 +63,7 @@ def convert(as_json: bool, quiet: bool, dry_run: bool, **given: Any) -> int:
     edgekit convert sample_models/fashion_relu6.onnx --data sample_models/calibration --color gray --mean 127.5 --std 127.5 \\
         --eval-data sample_models/test --labels sample_models/test/labels.csv --out fashion.bundle
     edgekit convert sample_models/fashion_relu6.onnx --data sample_models/test.npz --labels label --calibration 200 \\
-        --arrays raw-pixels --layout nchw --color gray --mean 127.5 --std 127.5 --out fashion.bundle
+        --arrays raw-pixels --layout nchw --color gray --mean 127.5 --std 127.5 --out fashion.bundle --force
     edgekit convert sample_models/fashion_silu.onnx --data sample_models/calibration --color gray --mean 127.5 --std 127.5 \\
         --out silu.bundle --dry-run
     edgekit convert sample_models/fashion_silu.onnx --recipe float32 --keep-layout --out silu-float.bundle
