@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import struct
 import sys
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +28,11 @@ from edgekit.errors import DataError
 from edgekit.resources import did_you_mean
 from edgekit.values import IoSpec
 
-UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, NotImplementedError)
-"""What damaged or foreign archives raise."""
+UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, NotImplementedError, RuntimeError, TypeError, KeyError,
+    MemoryError, SystemError, SyntaxError, OverflowError, struct.error, tokenize.TokenError,
+)  # fmt: skip
+"""What damaged or foreign archives raise; numpy parses a header with Python's own tokenizer and parser."""
 
 
 @dataclass(frozen=True)
