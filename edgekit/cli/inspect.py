@@ -10,7 +10,12 @@ import click
 from edgekit.cli import options, show
 
 if TYPE_CHECKING:
+    from edgekit.intake.arena import ArenaPeak
     from edgekit.intake.inspect import Inspection, TensorInfo
+    from edgekit.intake.inspect_costs import KindCost
+    from edgekit.intake.runtimes import Requirements
+
+_LEVELS = {"refuse": "cannot be converted", "warn": "may go wrong", "note": "note"}
 
 
 @click.command()
@@ -19,27 +24,45 @@ if TYPE_CHECKING:
     "--input-shape", "input_shape", multiple=True, metavar="NAME=SHAPE", help="Fix an open shape of an ONNX model."
 )
 @click.option("--no-run", is_flag=True, help="Read the file only; do not load it into the interpreter.")
+@click.option("--html", type=options.PATH, metavar="FILE", help="Also write one offline page, every operator on it.")
 @click.option(
     "--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the interpreter."
 )
 @options.output_options
-def inspect(model: Path, input_shape: tuple[str, ...], no_run: bool, timeout: float, as_json: bool, quiet: bool) -> int:
-    """What is in MODEL (.onnx, .tflite, or a bundle): inputs, outputs, operators, parameters, MACs, weights, float islands, and how many
-    pieces the delegate of the real runtime cuts it into.
+def inspect(
+    model: Path,
+    input_shape: tuple[str, ...],
+    no_run: bool,
+    html: Path | None,
+    timeout: float,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """What is in MODEL (.onnx, .tflite, or a bundle): inputs, outputs, operators with their MACs and the bytes that they move, weights,
+    float islands, who holds the memory at its peak, how many pieces the delegate of the real runtime cuts it into, which runtimes can
+    run it, and what may stand in the way of a conversion.
 
     \b
     edgekit inspect sample_models/fashion_relu6.onnx
     edgekit inspect fashion.bundle
     edgekit inspect fashion.bundle/model.tflite --json
+    edgekit inspect fashion.bundle --html fashion.html
     """
     from edgekit.intake.inspect import inspect_model
 
     shapes = options.input_shapes(input_shape)
     found = inspect_model(_file_of(model), input_shapes=shapes, run_interpreter=not no_run, timeout_s=timeout)
+    if html is not None:
+        from edgekit.report.inspect_view import write_inspection
+        from edgekit.values import to_json
+
+        write_inspection(to_json(found), html)
     if as_json:
         show.document({"ok": True, "inspection": found})
     else:
         _show(found)
+        if html is not None:
+            show.note(f"written: {html}", quiet=quiet)
     return 0
 
 
@@ -61,13 +84,17 @@ def _show(found: Inspection) -> None:
     )
     operators = [[op.operator, op.dtype, str(op.count), "custom" if op.custom else ""] for op in found.operators]
     show.rows(f"{found.operators_total} operators", ["operator", "type", "count", ""], operators, numbers=[2])
+    show.rows(
+        "What they cost in one run",
+        ["operator", "count", "MACs", "bytes moved", "MACs per byte"],
+        [_cost_row(cost) for cost in found.costs_by_kind],
+        numbers=[1, 2, 3, 4],
+    )
     weights = ", ".join(f"{size:,} bytes {dtype}" for dtype, size in found.weights.bytes_by_dtype.items())
     show.line(f"parameters          {found.weights.parameters:,} ({weights})")
     show.line(f"MACs                {_macs(found)}")
-    if found.activation_peak_bytes is not None:
-        show.line(
-            f"activation peak     {found.activation_peak_bytes:,} bytes alive at once, the least that the arena can be"
-        )
+    if found.arena is not None:
+        _show_arena(found.arena)
     if found.full_integer is not None:
         show.line(f"full integer        {'yes' if found.full_integer else 'no'}")
     for island in found.float_islands:
@@ -75,8 +102,44 @@ def _show(found: Inspection) -> None:
             f"float island        {', '.join(island.names)} between {', '.join(island.inputs)} and {', '.join(island.outputs)}"
         )
     _show_interpreter(found)
+    if found.runtimes is not None:
+        _show_runtimes(found.runtimes)
     for note in found.notes:
         show.line(f"note                {note}")
+    for finding in found.findings:
+        show.line(f"{_LEVELS[finding.level.value]:<20}{finding.sentence}; {finding.advice}")
+
+
+def _cost_row(cost: KindCost) -> list[str]:
+    ratio = cost.macs_per_byte
+    return [
+        cost.operator,
+        str(cost.count),
+        "unknown" if cost.macs is None else f"{cost.macs:,}",
+        "unknown" if cost.moved_bytes is None else f"{cost.moved_bytes:,}",
+        "" if not ratio else f"{ratio:.1f}",
+    ]
+
+
+def _show_arena(arena: ArenaPeak) -> None:
+    show.line(
+        f"activation peak     {arena.peak_bytes:,} bytes alive at once while {arena.operator} {arena.index} writes {arena.tensor!r}; packed "
+        f"as the interpreter does: {arena.planned_bytes:,} bytes"
+    )
+    for holder in arena.holders[:3]:
+        show.line(f"  held by           {holder.size_bytes:,} bytes: {holder.tensor!r} of {holder.producer}")
+
+
+def _show_runtimes(asked: Requirements) -> None:
+    if asked.declared:
+        show.line(f"runtime wanted      TensorFlow {asked.declared} or newer, says the file")
+    able = [fit.name for fit in asked.runtimes if fit.runs]
+    show.line(
+        f"runtimes            {', '.join(able) or 'none of those known'} (operator versions, asked of each runtime)"
+    )
+    for fit in asked.runtimes:
+        if not fit.runs:
+            show.line(f"  too old           {fit.sentence}")
 
 
 def _tensor_row(tensor: TensorInfo) -> list[str]:

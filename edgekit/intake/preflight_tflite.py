@@ -113,7 +113,7 @@ def _types(graphs: list[Graph]) -> Iterator[Finding]:
     ]
     if activations:
         yield found(
-            Level.WARN,
+            Level.NOTE,
             "quantised_already",
             f"the model is quantised already ({len(activations)} integer results)",
             "to convert, give the float model that it was made from; to measure, bench it as it is",
