@@ -46,11 +46,18 @@ class OnnxReference:
             results = self._session.run(self._outputs, dict(sample))
         except Exception as error:  # onnxruntime raises a family of classes without a common base
             raise DataError(f"the source model refuses {name}: {str(error).splitlines()[0][:300]}") from error
-        for output, values in zip(self._outputs, results, strict=True):
-            if self._finite_only and values.dtype.kind == "f" and not np.isfinite(values).all():
-                raise DataError(
-                    f"the source model itself gives NaN or infinite values in output {output!r} for {name}",
-                    hint="no integer stands for those: look at that sample, or end the model before the operator that makes them",
-                    code="source_not_finite",
-                )
-        return dict(zip(self._outputs, results, strict=True))
+        found = dict(zip(self._outputs, results, strict=True))
+        if self._finite_only:
+            require_finite(found, name)
+        return found
+
+
+def require_finite(outputs: Mapping[str, NDArray[Any]], name: str) -> None:
+    """Raises DataError when an output for the sample ``name`` holds NaN or infinite values."""
+    for output, values in outputs.items():
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise DataError(
+                f"the source model itself gives NaN or infinite values in output {output!r} for {name}",
+                hint="no integer stands for those: look at that sample, or end the model before the operator that makes them",
+                code="source_not_finite",
+            )

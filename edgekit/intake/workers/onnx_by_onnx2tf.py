@@ -61,26 +61,24 @@ def convert_by_tensorflow(request: Dict[str, Any]) -> Dict[str, Any]:
     """
     import gc
 
+    import frozen
+
     simplified = request["simplify"] and simplify(Path(request["model"]))
     answer_questions_offline(Path.cwd())
     out = Path(request["out"])
     names = save_frozen(request, out / "saved")
     gc.collect()  # the Keras model and its graphs: not needed beside the converter's own copies
 
-    import tensorflow as tf
-
-    converter = tf.lite.TFLiteConverter.from_saved_model(str(out / "saved"), signature_keys=["serving_default"])
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
     written = out / "float32.tflite"
-    written.write_bytes(converter.convert())
+    frozen.to_tflite(out / "saved", written)
     return {"tflite": str(written), "names": names, "simplified": simplified}
 
 
 def save_frozen(request: Dict[str, Any], folder: Path) -> Dict[str, Dict[str, str]]:
     """Build the network with onnx2tf and save it as one frozen function; which signature key is which ONNX name."""
+    import frozen
     import onnx2tf
     import tensorflow as tf
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     keras_model = onnx2tf.convert(
         input_onnx_file_path=request["model"],
@@ -89,26 +87,20 @@ def save_frozen(request: Dict[str, Any], folder: Path) -> Dict[str, Dict[str, st
         non_verbose=True,
         disable_model_save=True,
     )
-    # Zero-padded, because TensorFlow flattens dictionaries in the order of their keys.
-    input_keys = [f"input_{i:04d}" for i in range(len(keras_model.inputs))]
-    output_keys = [f"output_{i:04d}" for i in range(len(keras_model.outputs))]
-    specs = [tf.TensorSpec(t.shape, t.dtype, name=k) for t, k in zip(keras_model.inputs, input_keys, strict=True)]
+    specs = frozen.specs([(tensor.shape, tensor.dtype) for tensor in keras_model.inputs])
 
     def call(*tensors: Any) -> List[Any]:
         results = keras_model(list(tensors) if len(tensors) > 1 else tensors[0])
         return [tf.identity(value) for value in (results if isinstance(results, (list, tuple)) else [results])]
 
-    # Frozen, so that nothing of Keras is saved: its own metadata is what takes a minute and a gigabyte.
-    frozen = convert_variables_to_constants_v2(tf.function(call, input_signature=specs).get_concrete_function())
-    keras_inputs = [t.name.split(":")[0] for t in keras_model.inputs]
-    module = tf.Module()
-    module.serve = tf.function(
-        lambda *tensors: dict(zip(output_keys, frozen(*tensors), strict=True)), input_signature=specs
-    )
-    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve.get_concrete_function()})
+    concrete = tf.function(call, input_signature=specs).get_concrete_function()
+    frozen.save(concrete, specs, len(keras_model.outputs), folder)
+    keras_inputs = [tensor.name.split(":")[0] for tensor in keras_model.inputs]
     return {
-        "inputs": dict(zip(input_keys, match_inputs(keras_inputs, request["inputs"]), strict=True)),
-        "outputs": dict(zip(output_keys, request["outputs"], strict=True)),
+        "inputs": dict(
+            zip(frozen.keys("input", len(specs)), match_inputs(keras_inputs, request["inputs"]), strict=True)
+        ),
+        "outputs": dict(zip(frozen.keys("output", len(keras_model.outputs)), request["outputs"], strict=True)),
     }
 
 
