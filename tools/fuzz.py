@@ -364,24 +364,34 @@ def run(options: argparse.Namespace) -> int:
     try:
         with results.open("a") as out:
             for kind in options.formats.split(","):
-                seeds = seeds_of(kind, options.seeds)
-                for whole in (False, True):
-                    count = options.whole if whole else options.light
-                    if whole and kind in _ARRAY_FORMATS:
-                        continue
-                    small = [item for item in seeds if len(item[1]) < options.whole_bytes] if whole else seeds
-                    for key, name, way, data in cases(kind, count, options.seed, small):
-                        entry_key = f"{'whole' if whole else 'light'}/{key}"
-                        if entry_key in done:
-                            continue
-                        entry = _one(options.out, worker, entry_key, kind, data, whole)
-                        entry.update(seed=name, mutation=way)
-                        done[entry_key] = entry
-                        out.write(json.dumps(entry) + "\n")
-                        out.flush()
+                for entry in _of_format(kind, options, worker, done):
+                    done[entry["case"]] = entry
+                    out.write(json.dumps(entry) + "\n")
+                    out.flush()
     finally:
         worker.close()
     return _summary(done)
+
+
+def _of_format(
+    kind: str, options: argparse.Namespace, worker: Worker, done: dict[str, dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """The cases of one format that have no result yet. Whole conversions see only what the light readers let through."""
+    seeds = seeds_of(kind, options.seeds)
+    for key, name, way, data in cases(kind, options.light, options.seed, seeds):
+        if f"light/{key}" not in done:
+            yield {**_one(options.out, worker, f"light/{key}", kind, data, False), "seed": name, "mutation": way}
+    if kind in _ARRAY_FORMATS:
+        return
+    small = [item for item in seeds if len(item[1]) < options.whole_bytes]
+    count = sum(key.startswith(f"whole/{kind}/") for key in done)
+    for key, name, way, data in cases(kind, 50 * options.whole, options.seed, small):
+        if count >= options.whole:
+            return
+        passes = f"whole/{key}" not in done and _one(options.out, worker, key, kind, data, False)["outcome"] == "ok"
+        if passes:
+            count += 1
+            yield {**_one(options.out, worker, f"whole/{key}", kind, data, True), "seed": name, "mutation": way}
 
 
 def _one(folder: Path, worker: Worker, key: str, kind: str, data: bytes, whole: bool) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """What the tensor arena has to hold: the life of every activation, the moment when most are alive, and who holds the memory then.
 
-The runtime plans its memory from the same facts: a tensor lives from the operator that writes it to the last one that reads it; inputs,
-outputs and variables live throughout. The sum of what is alive at once is the least that any plan can do; how the interpreter's own
-planner (greedy by size, 64-byte boundaries) packs it is worked out too. Delegates keep memory of their own beside it.
-"""
+The runtime plans its memory from the same facts: a tensor lives from the operator that writes it to the last one that reads it; inputs
+and variables live throughout, outputs from their operator to the end. The sum of what is alive at once is the least that any plan can do; how the interpreter's own
+how the interpreter's own planner (greedy by size, 64-byte boundaries) packs it is worked out too. What the file does not tell is left out:
+buffers that kernels ask for beside their tensors (im2col), results written in place, the memory of delegates.
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ArenaPeak:
 
 def lives(graph: Graph) -> tuple[Life, ...] | None:
     """Every activation with its life; None when a size depends on the data (open, although no graph input is)."""
-    throughout = {*graph.inputs, *graph.outputs, *(tensor.index for tensor in graph.tensors if tensor.is_variable)}
+    throughout = {*graph.inputs, *(tensor.index for tensor in graph.tensors if tensor.is_variable)}
     born, readers = graph.producers(), graph.consumers()
     end = max(len(graph.operators) - 1, 0)
     open_inputs = any(graph.tensors[index].has_open_size for index in graph.inputs)
@@ -68,7 +68,7 @@ def lives(graph: Graph) -> tuple[Life, ...] | None:
         if tensor.size_bytes is None or (tensor.has_open_size and not open_inputs):
             return None
         first = 0 if always else born[tensor.index]
-        last = end if always else max([first, *readers.get(tensor.index, [])])
+        last = end if always or tensor.index in graph.outputs else max([first, *readers.get(tensor.index, [])])
         found.append(Life(tensor.index, tensor.name, tensor.size_bytes, first, last, always))
     return tuple(found)
 
