@@ -1,9 +1,10 @@
 """What the tensor arena has to hold: the life of every activation, the moment when most are alive, and who holds the memory then.
 
 The runtime plans its memory from the same facts: a tensor lives from the operator that writes it to the last one that reads it; inputs
-and variables live throughout, outputs from their operator to the end. The sum of what is alive at once is the least that any plan can do; how the interpreter's own
-how the interpreter's own planner (greedy by size, 64-byte boundaries) packs it is worked out too. What the file does not tell is left out:
-buffers that kernels ask for beside their tensors (im2col), results written in place, the memory of delegates.
+and variables live throughout, outputs from their operator to the end. The sum of what is alive at once is the least that any plan can
+do; how the interpreter's own planner (greedy by size, 64-byte boundaries) packs it is worked out too. What the file does not tell is
+left out: buffers that kernels ask for beside their tensors (im2col), results written in place, the memory of delegates.
+"""
 
 from __future__ import annotations
 
