@@ -8,6 +8,7 @@ Each case ends as
 
   delivered   a file was delivered, and an independent judge finds the test's recorded outputs in it
   refused     no file, with the reason
+  dead        a file was delivered, and the interpreter does not run it
   wrong       a file was delivered, and it is not right
 
 Results are kept in FOLDER/JUDGE.jsonl (default: conformance/) as they come: a run that was interrupted goes on where it stopped, and --again
@@ -113,10 +114,10 @@ class Run:
         request = {"tflite": tflite, "data": str(folder / "data.npz"), "io": io}
         answer = self._judge.ask(request, timeout_s=TIMEOUT_S)
         if "died" in answer:
-            return {"verdict": "wrong", "why": f"the interpreter {answer['died']}"}
+            return {"verdict": "dead", "why": f"the interpreter {answer['died']}"}
         if answer["verdict"] == "right":
             return {"verdict": "delivered", "why": ""}
-        return {"verdict": "wrong", "why": answer["why"]}
+        return {"verdict": "dead" if answer["verdict"] == "unusable" else "wrong", "why": answer["why"]}
 
 
 def _python_of(frontend: str) -> str:
@@ -152,8 +153,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     records = run(options)
     counts = Counter(record["verdict"] for record in records)
-    print(f"{options.judge}: " + ", ".join(f"{counts[v]} {v}" for v in ("delivered", "refused", "wrong")))
-    return 1 if options.judge == "edgekit" and counts["wrong"] else 0
+    print(f"{options.judge}: " + ", ".join(f"{counts[v]} {v}" for v in ("delivered", "refused", "dead", "wrong")))
+    return 1 if options.judge == "edgekit" and counts["dead"] + counts["wrong"] else 0
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ Request: ``{"model": PATH, "data": PATH, "work": FOLDER, "timeout_s": SECONDS}``
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,16 +15,17 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from conformance_resident import serve
+from conformance_resident import Resident, serve
 
-from edgekit.errors import DataError, EdgekitError, FrontendMissingError
+from edgekit.errors import ConversionError, DataError, EdgekitError, FrontendMissingError
 from edgekit.intake import frontends
+from edgekit.intake import onnx as onnx_door
 from edgekit.intake.choose import Truth, choose
 from edgekit.intake.door import DoorOptions
 from edgekit.intake.onnx import OnnxSource, open_model
+from edgekit.intake.probe import ProbeResult
 from edgekit.intake.session import Session
 from edgekit.stages import Silent, Stages
-from edgekit.verify.reference import OnnxReference
 
 LIMIT_DB = 80.0
 VARIANTS = 3
@@ -41,6 +43,18 @@ class Importer:
             raise FrontendMissingError(f"not all of {', '.join(names)} are installed", hint="edgekit frontend list")
         self._sessions = {front.name: Session(front, work) for front in found}
         self._served = 0
+        probing = [sys.executable, str(Path(__file__).with_name("conformance_probe.py"))]
+        self._probe = Resident(probing, log=work / "probe.log", env=dict(os.environ))
+        onnx_door.require_runs = (
+            self._require_runs
+        )  # the same probe in a process that stays: its start takes longer than all else
+
+    def _require_runs(self, path: Path, *, what: str, timeout_s: float = 60.0) -> ProbeResult:
+        said = self._probe.ask({"model": str(path)}, timeout_s=timeout_s)
+        failure = said.get("failure", "") or (f"the interpreter {said['died']}" if "died" in said else "")
+        if failure:
+            raise ConversionError(f"{what} was written and does not run: {failure}", code="delivered_dead")
+        return ProbeResult(True, "read", invoked=True)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """One model, imported or refused."""
@@ -94,7 +108,7 @@ def _truth(door: OnnxSource, data: Path) -> Truth:
     """The test's own inputs and shuffled ones, with what ONNX Runtime makes of them."""
     stored = np.load(data, allow_pickle=False)
     own = {str(name): stored[f"i{k}"] for k, name in enumerate(stored["in"])}
-    reference = OnnxReference(door.copy, door.output_names, threads=1, finite_only=False)
+    reference = door.reference(threads=1, finite_only=False)
     samples, outputs = [own], [reference.run(own, name="the test's input")]
     rng = np.random.default_rng(0)
     for _ in range(VARIANTS):

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from edgekit.errors import ConversionError, OutputError, UnsupportedModelError
+from edgekit.errors import ConversionError, ModelFileError, OutputError, UnsupportedModelError
 from edgekit.intake import frontends, layout, tflite
 from edgekit.intake.adopt import adopt
 from edgekit.intake.convert import ConversionRequest, convert
@@ -70,9 +70,18 @@ class OnnxSource:
     ) -> None:
         """Nothing is held."""
 
-    def reference(self, *, threads: int) -> OnnxReference:
-        """The model in ONNX Runtime."""
-        return OnnxReference(self.copy, self.output_names, threads=threads)
+    def reference(self, *, threads: int, finite_only: bool = True) -> OnnxReference:
+        """The model in ONNX Runtime; where that lacks a composed operator, with the operator as ONNX defines it by simpler ones.
+
+        Raises ModelFileError when it cannot load the model either way.
+        """
+        try:
+            return OnnxReference(self.copy, self.output_names, threads=threads, finite_only=finite_only)
+        except ModelFileError:
+            spelled_out = _spelled_out(self.copy)
+            if spelled_out is None:
+                raise
+        return OnnxReference(spelled_out, self.output_names, threads=threads, finite_only=finite_only)
 
     def routes(self, sessions: Mapping[str, Session] | None = None) -> list[OnnxRoute]:
         """One for each installed front end; ``sessions`` are workers by front end that serve several models."""
@@ -186,6 +195,24 @@ def _needs_simplifying(model: onnx.ModelProto) -> bool:
     """Whether onnxsim has something to fold: batch normalisation, computed shapes, sub-graphs, symbolic sizes."""
     kinds = {node.op_type for node in model.graph.node}
     return bool(kinds - _SMALL_GRAPH_OPERATORS)
+
+
+def _spelled_out(path: Path) -> Path | None:
+    """A copy without composed operators, or None where there are none."""
+    import onnx
+
+    from edgekit.intake.digest import functions
+
+    model = onnx.load(str(path))
+    try:
+        changed = functions.apply(model)
+    except Exception:  # onnx's inliner refuses contradictory models with errors of its own
+        return None
+    if not changed:
+        return None
+    spelled_out = path.with_name("spelled-out.onnx")
+    _save(model, spelled_out)
+    return spelled_out
 
 
 def _digested(
