@@ -136,8 +136,8 @@ class TfliteRoute:
         tick()
         require_runs(path, what="the float model", timeout_s=timeout_s)
         tick()
-        remarks.append(self._noise(samples, references))
         inputs, outputs = self._described(model, references)
+        remarks.append(self._noise(samples, references))
         return Delivered(FloatModel(path, self.door.source, inputs, outputs, ROUTE), None, tuple(remarks))
 
     def _described(
@@ -233,11 +233,10 @@ def _made_static(model: tflite.ModelT, ends: Ends, options: DoorOptions) -> Path
     """``model`` as a file with fixed shapes that runs; ``model`` itself has them afterwards too."""
     path = options.work / "source.tflite"
     shapes = tflite_names.static_shapes(model, ends, options.input_shapes)
-    was_open = any(tensor.has_open_size for tensor in tflite.graph(model).tensors)
     static_shapes.set_inputs(model, shapes)
     _written(model, path)
     _require_reference(path, f"with {_words(options.input_shapes)} " if options.input_shapes else "", options.timeout_s)
-    if was_open and static_shapes.record(model, path):
+    if static_shapes.record(model, path):
         _written(model, path)
     return path
 

@@ -19,6 +19,8 @@ _RESOURCES = frozenset((
     "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "HASHTABLE", "HASHTABLE_LOOKUP", "HASHTABLE_FIND", "HASHTABLE_IMPORT",
     "HASHTABLE_SIZE",
 ))  # fmt: skip
+_IN_EVERY_RUNTIME = frozenset(("CUSTOM:TFLite_Detection_PostProcess",))
+"""Custom operators that the ordinary interpreters bring along, with a float kernel only."""
 _MOST_NAMES = 5
 
 
@@ -26,7 +28,7 @@ def refuse(model: tflite.ModelT, name: str) -> None:
     """Raises UnsupportedModelError for the first reason that ``model`` (of one graph) cannot become a float32 file; ``name`` is the file's."""
     graph = tflite.graph(model)
     _integers(graph, name)
-    custom = [operator for operator in graph.operators if operator.is_custom]
+    custom = [operator for operator in graph.operators if operator.is_custom and operator.name not in _IN_EVERY_RUNTIME]
     if custom:
         flex = any(operator.name.startswith("CUSTOM:Flex") for operator in custom)
         what = "TensorFlow (Flex) and custom" if flex else "custom"
