@@ -57,6 +57,16 @@ class LazyGroup(click.Group):
             )
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """As click does; an interruption keeps its words, and a reader that went away is no error (click ends with 1 for both)."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _interruption(error) from error
+        except BrokenPipeError:  # edgekit ... | head: nobody is left to tell
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """From the table above, so that help imports no verb."""
         with formatter.section("Verbs"):
@@ -106,10 +116,9 @@ def run(arguments: list[str]) -> int:
         return _show(_from_click(error), as_json)
     except EdgekitError as error:
         return _show(error, as_json)
-    except (KeyboardInterrupt, click.exceptions.Abort) as error:
-        return _interrupted(error, as_json)
-    except BrokenPipeError:
-        # The reader of our output went away (edgekit ... | head): not a fault, and nobody is left to tell.
+    except (KeyboardInterrupt, click.exceptions.Abort) as error:  # before a verb was at work
+        return _show(_interruption(error), as_json)
+    except BrokenPipeError:  # as above, when the last lines are flushed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -129,11 +138,10 @@ def _from_click(error: click.ClickException) -> UsageError:
     return UsageError(error.format_message().rstrip("."), hint=f"see {command} --help")
 
 
-def _interrupted(error: BaseException, as_json: bool) -> int:
-    said = str(error) or "interrupted; nothing half-written was left behind"
-    fault = EdgekitError(said, code="interrupted")
+def _interruption(error: BaseException) -> EdgekitError:
+    fault = EdgekitError(str(error) or "interrupted; nothing half-written was left behind", code="interrupted")
     fault.exit_code = INTERRUPTED
-    return _show(fault, as_json)
+    return fault
 
 
 def _own_fault(error: Exception) -> EdgekitError:
