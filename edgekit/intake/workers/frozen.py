@@ -53,7 +53,13 @@ def save(concrete: Any, input_specs: Sequence[Any], outputs: int, folder: Path) 
 
     module = tf.Module()
     module.serve = tf.function(serve, input_signature=list(input_specs))
-    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve.get_concrete_function()})
+    tf.saved_model.save(
+        module,
+        str(folder),
+        signatures={"serving_default": module.serve.get_concrete_function()},
+        # Nobody trains it, and gradients that a layer defines itself (SiLU's) cannot be saved apart from the layer.
+        options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
+    )
 
 
 def to_tflite(folder: Path, written: Path) -> None:

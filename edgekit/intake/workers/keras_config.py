@@ -26,6 +26,7 @@ STRINGS = ("StringLookup", "TextVectorization")
 FOREIGN_PARTS = ("utils", "config", "saving", "datasets", "callbacks", "export", "trainers", "testing")
 """Parts of Keras that no network is made of: a file that names them wants something else."""
 EXPORT = "where its code is at hand, load it and type model.export('FOLDER'), then convert that folder: it holds the operators, not the code"
+_AGAIN = "copy or download the file again and compare its size with the original"
 _OUTSIDE = ("io.", "raw_ops.", "data.", "py_function", "numpy_function", "load_op_library", "saved_model.")
 
 
@@ -42,7 +43,7 @@ def of_archive(path: str) -> Dict[str, Any]:
     except Exception as error:  # zipfile, json and h5py raise anything on damaged files
         raise _damaged(error) from error
     if not isinstance(config, dict):
-        raise Refused("file", "its config.json describes no model", code="model_corrupt")
+        raise Refused("file", "its config.json describes no model", _AGAIN, "model_corrupt")
     return config
 
 
@@ -75,17 +76,12 @@ def of_hdf5(path: str) -> Dict[str, Any]:
     except ValueError as error:
         raise _damaged(error) from error
     if not isinstance(config, dict):
-        raise Refused("file", "its model_config describes no model", code="model_corrupt")
+        raise Refused("file", "its model_config describes no model", _AGAIN, "model_corrupt")
     return config
 
 
 def _damaged(error: BaseException) -> Refused:
-    return Refused(
-        "file",
-        f"it is damaged: {first_line(error)}",
-        "copy or download the file again and compare its size with the original",
-        "model_corrupt",
-    )
+    return Refused("file", f"it is damaged: {first_line(error)}", _AGAIN, "model_corrupt")
 
 
 def _refuse_links(file: Any, name: str) -> None:
