@@ -17,6 +17,7 @@ import numpy as np
 from edgekit.bundle import folder, manifest
 from edgekit.bundle.golden import PAIRS, golden_pairs, write_npz
 from edgekit.calibrate.ranges import Ranges, observe, refuse_constant_input
+from edgekit.calibrate.shapes import with_shapes_of_data
 from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, sample_name, subset_labels
 from edgekit.calibrate.split import Split, split, spread
 from edgekit.calibrate.synthetic import SyntheticData
@@ -169,7 +170,12 @@ def _open_door(request: ConvertRequest, work: Path, tick: Callable[[], None] = l
         timeout_s=request.timeout_s,
         tick=tick,
     )
-    return open_door(request.model, options)
+    try:
+        return open_door(request.model, options)
+    except UsageError as error:
+        if error.code != "input_shape_open":
+            raise
+        raise with_shapes_of_data(error, request.data, request.options.preprocessing) from error
 
 
 def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:

@@ -205,7 +205,7 @@ def _array_column(name: str, array: NDArray[Any]) -> Column:
 
 def _npz_column(path: Path, name: str) -> Column:
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
-        shape, dtype, fortran = _npy_header(member)
+        shape, dtype, fortran = npy_header(member)
 
     def rows(wanted: Sequence[int]) -> Iterator[NDArray[Any]]:
         try:
@@ -227,7 +227,7 @@ def _loaded_rows(path: Path, name: str, wanted: Sequence[int]) -> Iterator[NDArr
 
 def _streamed_rows(path: Path, name: str, wanted: Sequence[int]) -> Iterator[NDArray[Any]]:
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
-        shape, dtype, _ = _npy_header(member)
+        shape, dtype, _ = npy_header(member)
         size = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         position = 0
         for index in wanted:
@@ -239,7 +239,8 @@ def _streamed_rows(path: Path, name: str, wanted: Sequence[int]) -> Iterator[NDA
             position = index + 1
 
 
-def _npy_header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+def npy_header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    """Shape, dtype and whether in Fortran's order, of the array that begins at the file's position."""
     version = np.lib.format.read_magic(member)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(member)
