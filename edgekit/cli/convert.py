@@ -54,7 +54,7 @@ from edgekit.cli.native import muffled
 )
 @options.output_options
 def convert(as_json: bool, quiet: bool, dry_run: bool, **given: Any) -> int:
-    """Turn the float MODEL (ONNX) into a full-integer TFLite bundle, and prove what the integers cost.
+    """Turn the float MODEL (ONNX, Keras, SavedModel) into a full-integer TFLite bundle, and prove what the integers cost.
 
     The float conversion must equal the source, every operator is audited, and int8 is compared with float on data that did not
     calibrate. Exit code 1 says that edgekit worked and a gate did not pass; the model is then kept as rejected.tflite.

@@ -64,7 +64,7 @@ KINDS = {
         ),
         FrontendKind(
             "tensorflow",
-            "ONNX, second route, through TensorFlow",
+            "Keras files, SavedModels; ONNX, second route",
             (3, 11),
             (3, 13),
             2700,
