@@ -64,7 +64,9 @@ def train(activation: str, images: torch.Tensor, labels: torch.Tensor, *, epochs
 def accuracy(network: FashionNet, images: torch.Tensor, labels: torch.Tensor) -> float:
     """Share of right answers, 0..1."""
     with torch.no_grad():
-        right = sum(int((network(x).argmax(1) == y).sum()) for x, y in zip(images.split(500), labels.split(500), strict=True))
+        right = sum(
+            int((network(x).argmax(1) == y).sum()) for x, y in zip(images.split(500), labels.split(500), strict=True)
+        )
     return right / len(labels)
 
 
