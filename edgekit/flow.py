@@ -175,7 +175,7 @@ def _open_door(request: ConvertRequest, work: Path, tick: Callable[[], None] = l
     except UsageError as error:
         if error.code != "input_shape_open":
             raise
-        raise with_shapes_of_data(error, request.data, request.options.preprocessing) from error
+        raise with_shapes_of_data(error, request.data, request.options.preprocessing) from None
 
 
 def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:

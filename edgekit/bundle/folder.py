@@ -117,7 +117,9 @@ def _make_parents(parent: Path) -> list[Path]:
 def _disk_was_full(error: BaseException | None) -> bool:
     """Whether ``error`` or what caused it is a full disk; a child process can only say so in words."""
     words = {os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
-    while error is not None:
+    seen = set()
+    while error is not None and id(error) not in seen:  # a chain may lead back to itself
+        seen.add(id(error))
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
         if isinstance(error, EdgekitError):

@@ -136,6 +136,10 @@ def test_a_full_disk_is_named_wherever_it_was_met(tmp_path: Path, fault: BaseExc
 
 
 def test_other_errors_pass_through(tmp_path: Path) -> None:
+    """Also one that names itself as its cause: the way along the causes ends."""
+    itself = ConversionError("odd")
+    with pytest.raises(ConversionError, match="odd"), folder.staging(tmp_path / "m.bundle"):
+        raise itself from itself
     with pytest.raises(PermissionError), folder.staging(tmp_path / "m.bundle"):
         raise PermissionError(errno.EACCES, "no")
 
