@@ -49,8 +49,11 @@ class Importer:
             self._require_runs
         )  # the same probe in a process that stays: its start takes longer than all else
 
-    def _require_runs(self, path: Path, *, what: str, timeout_s: float = 60.0) -> ProbeResult:
-        said = self._probe.ask({"model": str(path)}, timeout_s=timeout_s)
+    def _require_runs(
+        self, path: Path, *, what: str, timeout_s: float = 60.0, inputs: Path | None = None
+    ) -> ProbeResult:
+        request = {"model": str(path), "inputs": None if inputs is None else str(inputs)}
+        said = self._probe.ask(request, timeout_s=timeout_s)
         failure = said.get("failure", "") or (f"the interpreter {said['died']}" if "died" in said else "")
         if failure:
             raise ConversionError(f"{what} was written and does not run: {failure}", code="delivered_dead")

@@ -52,12 +52,16 @@ class Unusable(Exception):
 def _declared(interpreter: Any, io: Any, inputs: dict[str, Array], expected: dict[str, Array]) -> str:
     signature = interpreter.get_signature_runner()
     details = signature.get_input_details()
-    fed = {
-        name: _as_type(_permuted(value, io["inputs"][name]), details[name]["dtype"]) for name, value in inputs.items()
-    }
+    fed = {}
+    for name, value in inputs.items():
+        ordered = _as_type(_permuted(value, io["inputs"][name]), details[name]["dtype"])
+        fed[name] = ordered.reshape(details[name]["shape"]) if value.size == 1 else ordered
     results = signature(**fed)
     for name, value in expected.items():
-        problem = difference(_permuted(value, io["outputs"][name]), results[name])
+        ordered = _permuted(value, io["outputs"][name])
+        if value.size == results[name].size == 1:  # a scalar may be a list of one
+            ordered = ordered.reshape(results[name].shape)
+        problem = difference(ordered, results[name])
         if problem:
             return f"output {name}: {problem}"
     return ""

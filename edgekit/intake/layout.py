@@ -24,8 +24,13 @@ Permutation = tuple[int, ...] | None
 
 
 def permutations(source: Sequence[int], delivered: Sequence[int]) -> list[Permutation]:
-    """The orders a converter may have chosen and that fit the shapes: as it was (None), channels to the end, channels to the front."""
+    """The orders a converter may have chosen and that fit the shapes: as it was (None), channels to the end, channels to the front.
+
+    A single value fits whatever the number of axes: converters make a scalar a list of one.
+    """
     rank = len(source)
+    if all(size == 1 for size in (*source, *delivered)):
+        return [None]
     if rank != len(delivered):
         return []
     orders: list[tuple[int, ...]] = [tuple(range(rank))]
@@ -35,9 +40,10 @@ def permutations(source: Sequence[int], delivered: Sequence[int]) -> list[Permut
     return [None if order == tuple(range(rank)) else order for order in fitting]
 
 
-def permuted(array: NDArray[Any], permutation: Permutation) -> NDArray[Any]:
-    """``array`` in the delivered order, contiguous."""
-    return np.ascontiguousarray(array if permutation is None else array.transpose(permutation))
+def permuted(array: NDArray[Any], permutation: Permutation, shape: Sequence[int] | None = None) -> NDArray[Any]:
+    """``array`` in the delivered order, contiguous. ``shape`` is the delivered one: a single value gets its number of axes."""
+    ordered = np.ascontiguousarray(array if permutation is None else array.transpose(permutation))
+    return ordered.reshape(shape) if shape is not None and array.size == 1 else ordered
 
 
 def delivered(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
@@ -46,7 +52,7 @@ def delivered(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:
     Converters store float16 and float64 inputs as float32, and wide integers as int32. Raises DataError for an integer that does not
     fit into the narrower type.
     """
-    ordered = permuted(array, spec.permutation)
+    ordered = permuted(array, spec.permutation, spec.shape)
     if ordered.dtype.name == spec.dtype:
         return ordered
     converted = ordered.astype(spec.dtype)
@@ -99,6 +105,15 @@ def _choices(what: str, spec: IoSpec) -> list[Permutation]:
     return found
 
 
+def require_shape(got: NDArray[Any], spec: IoSpec) -> None:
+    """Raises ParityError when an output has another shape once the model has run than its file says."""
+    if got.shape != tuple(spec.shape):
+        raise ParityError(
+            f"output {spec.name!r} of the converted model says that its shape is {list(spec.shape)}, and it gives {list(got.shape)}",
+            details={"name": spec.name, "source": list(spec.source_shape), "converted": list(got.shape)},
+        )
+
+
 def _score(
     backend: Backend,
     inputs: Sequence[IoSpec],
@@ -116,8 +131,10 @@ def _score(
         backend.invoke()
         for position, (spec, orders) in enumerate(zip(outputs, output_choices, strict=True)):
             got = backend.get_output(position)
+            require_shape(got, spec)
             ratios = [
-                sqnr_db(*equal_non_finite_cleared(permuted(reference[spec.name], order), got)) for order in orders
+                sqnr_db(*equal_non_finite_cleared(permuted(reference[spec.name], order, spec.shape), got))
+                for order in orders
             ]
             totals[position] += np.clip(ratios, -300.0, 300.0)  # one exact sample must not outweigh all others
     best = [int(np.argmax(total)) for total in totals]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -273,11 +274,29 @@ def to_float(
     float_path = folder / "float.tflite"
     adopt(converted, inputs=inputs, outputs=outputs, to=float_path)
     refuse_placeholders(float_path, source.plain, frontend=frontend)
-    require_runs(float_path, what="the float model", timeout_s=timeout_s)
+    real = _integer_inputs(float_path, source, samples[0])
+    require_runs(float_path, what="the float model", timeout_s=timeout_s, inputs=real)
     matched = _matched(source, float_path, samples, references)
     model = FloatModel(float_path, source.source, *matched, frontend, converted.versions)
     remarks = ("simplified first",) if converted.simplified else ()
     return Delivered(model, converted.peak_rss_bytes, remarks)
+
+
+def _integer_inputs(path: Path, source: OnnxSource, sample: Sample) -> Path | None:
+    """A file with the real values of the integer inputs, for the probe: a shape, an index or a count is not just any number."""
+    import numpy as np
+
+    graph = tflite.graph(tflite.read(path))
+    found = {}
+    for position, (spec, index) in enumerate(zip(source.inputs, graph.inputs, strict=True)):
+        tensor, value = graph.tensors[index], sample[spec.name]
+        if value.dtype.kind in "iub" and value.size == math.prod(tensor.shape) and tensor.dtype != "float32":
+            found[str(position)] = value.astype(tensor.dtype).reshape(tuple(tensor.shape))
+    if not found:
+        return None
+    target = path.with_name("integer-inputs.npz")
+    np.savez(target, **found)  # type: ignore[arg-type]
+    return target
 
 
 def _matched(

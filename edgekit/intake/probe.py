@@ -65,16 +65,21 @@ class ProbeResult:
     log: str = ""
 
 
-def probe(path: str | Path, *, invoke: bool, timeout_s: float = 60.0, threads: int = 1) -> ProbeResult:
+def probe(
+    path: str | Path, *, invoke: bool, timeout_s: float = 60.0, threads: int = 1, inputs: Path | None = None
+) -> ProbeResult:
     """Opens ``path`` in a child process and, with ``invoke``, runs it once on a fixed input. Never raises for what the model does.
 
     The input is the same each time: noise of -1..1 for floats and over the whole range for quantised integers, zeros for other
-    integers (they are often indices) and booleans.
+    integers (they are often indices) and booleans. ``inputs`` is a ``.npz`` with real values for some inputs, by position ("0", "1"),
+    for models that compute a shape from them.
     """
     # -I: nothing from the current folder or PYTHONPATH is imported before the path is set
     command = child.command("edgekit.intake.probe", str(path), "--threads", str(threads))
     if invoke:
         command.append("--invoke")
+    if inputs is not None:
+        command += ["--inputs", str(inputs)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as expired:
@@ -96,9 +101,9 @@ def probe(path: str | Path, *, invoke: bool, timeout_s: float = 60.0, threads: i
     return _from_json(result, stage, log)
 
 
-def require_runs(path: Path, *, what: str, timeout_s: float = 60.0) -> ProbeResult:
+def require_runs(path: Path, *, what: str, timeout_s: float = 60.0, inputs: Path | None = None) -> ProbeResult:
     """Loads ``path`` and runs it once; raises :class:`ConversionError` in the words of ``what`` when the interpreter refuses or dies."""
-    result = probe(path, invoke=True, timeout_s=timeout_s)
+    result = probe(path, invoke=True, timeout_s=timeout_s, inputs=inputs)
     if not result.ok:
         raise ConversionError(
             f"{what} was written and does not run: {result.failure}",
@@ -116,13 +121,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("model")
     parser.add_argument("--invoke", action="store_true", help="also run it once")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--inputs", help="a .npz with real inputs, by position")
     options = parser.parse_args(arguments)
     _limit_resources()
     _say("start")
     try:
         _say("load")
         with open_backend(options.model, threads=options.threads) as backend:
-            result = _look(backend, invoke=options.invoke)
+            result = look(backend, invoke=options.invoke, inputs=options.inputs)
     except EdgekitError as error:
         result = {"ok": False, "failure": error.message, "code": error.code}
     except MemoryError:
@@ -134,7 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _look(backend: Backend, *, invoke: bool) -> dict[str, Any]:
+def look(backend: Backend, *, invoke: bool, inputs: str | None = None) -> dict[str, Any]:
+    """What the child says of an opened model."""
     delegation = backend.delegation()
     found: dict[str, Any] = {
         "ok": True,
@@ -147,8 +154,9 @@ def _look(backend: Backend, *, invoke: bool) -> dict[str, Any]:
     }
     if not invoke:
         return found
+    given = _read_inputs(inputs)
     for position, tensor in enumerate(backend.inputs):
-        backend.set_input(position, _input_value(tensor))
+        backend.set_input(position, given.get(str(position), _input_value(tensor)))
     _say("invoke")
     try:
         backend.invoke()
@@ -159,6 +167,15 @@ def _look(backend: Backend, *, invoke: bool) -> dict[str, Any]:
         _output_json(tensor, backend.get_output(position)) for position, tensor in enumerate(backend.outputs)
     ]
     return {**found, "invoked": True}
+
+
+def _read_inputs(path: str | None) -> dict[str, Any]:
+    import numpy as np
+
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as stored:
+        return dict(stored)
 
 
 def _input_value(tensor: TensorDetail) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgekit.errors import ParityError
-from edgekit.intake.layout import delivered, permuted
+from edgekit.intake.layout import delivered, permuted, require_shape
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel
 from edgekit.verify.measures import (
@@ -83,8 +83,9 @@ def parity(
                 backend.set_input(position, delivered(sample[spec.name], spec))
             backend.invoke()
             for position, (spec, comparison) in enumerate(zip(model.outputs, comparisons, strict=True)):
-                wanted = permuted(truth[spec.name], spec.permutation)
-                comparison.add(*equal_non_finite_cleared(wanted, backend.get_output(position)))
+                wanted, got = permuted(truth[spec.name], spec.permutation, spec.shape), backend.get_output(position)
+                require_shape(got, spec)
+                comparison.add(*equal_non_finite_cleared(wanted, got))
     outputs = tuple(
         _judged(comparison, limit_db, exact=np.dtype(spec.source_dtype).kind in "iub")
         for spec, comparison in zip(model.outputs, comparisons, strict=True)

@@ -199,6 +199,49 @@ def test_pools_in_one_and_three_dimensions(length: int) -> None:
         applied("pools", model, {"x": random(*shape, mean=-5)})
 
 
+@pytest.mark.parametrize("power", [1, 2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [{"strides": [1, 1]}, {"strides": [2, 2], "pads": [0, 1, 1, 0]}, {"ceil_mode": 1, "strides": [2, 2]}],
+    ids=str,
+)
+def test_pools_by_a_norm(power: int, options: dict[str, Any]) -> None:
+    node = helper.make_node("LpPool", ["x"], ["y"], kernel_shape=[3, 2], p=power, **options)
+    model = onnx_model([node], {"x": [1, 2, 8, 9]}, {"y": None}, opset=18)
+    applied("pools", model, {"x": random(1, 2, 8, 9)})
+
+
+@pytest.mark.parametrize("op", ["Sum", "Max", "Min", "Mean"])
+def test_simple_one_input(op: str) -> None:
+    model = onnx_model([helper.make_node(op, ["x"], ["y"])], {"x": [2, 3]}, {"y": [2, 3]})
+    assert kinds(applied("simple", model, {"x": random(2, 3)})) == ["Identity"]
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_simple_norm_and_a_row_of_zeros(power: int, axis: int) -> None:
+    values = random(3, 4, 5)
+    values[0] = 0
+    values[:, :, 2] = 0
+    model = onnx_model(
+        [helper.make_node("LpNormalization", ["x"], ["y"], axis=axis, p=power)], {"x": [3, 4, 5]}, {"y": [3, 4, 5]}
+    )
+    assert "LpNormalization" not in kinds(applied("simple", model, {"x": values}))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_simple_hardmax_takes_the_first_of_equals(axis: int) -> None:
+    model = onnx_model([helper.make_node("Hardmax", ["x"], ["y"], axis=axis)], {"x": [3, 4, 5]}, {"y": [3, 4, 5]})
+    values = np.random.default_rng(0).integers(0, 3, (3, 4, 5)).astype(np.float32)
+    assert "Hardmax" not in kinds(applied("simple", model, {"x": values}))
+
+
+@pytest.mark.parametrize(("op", "options"), [("Elu", {"alpha": 2.0}), ("Gelu", {"approximate": "tanh"})])
+def test_functions_spells_out_uncommon_activations(op: str, options: dict[str, Any]) -> None:
+    model = onnx_model([helper.make_node(op, ["x"], ["y"], **options)], {"x": [2, 3]}, {"y": [2, 3]}, opset=20)
+    assert op not in kinds(applied("functions", model, {"x": random(2, 3)}))
+
+
 @pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
 @pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -4,7 +4,7 @@ A maximum over a border of zeros would let the border win where everything is ne
 scale. So each place of the kernel becomes a strided slice of the input whose border repeats the edge: within a window that reaches
 over the edge, the edge's own values are members already, so they change no maximum. (Not so with dilation, where windows skip values:
 there the border must be the lowest float.) An average is the sum of those slices over a border of zeros, times the constant reciprocal of
-the number of values in each window.
+the number of values in each window; a pool by a norm is the root of the sum of powers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def apply(model: onnx.ModelProto) -> bool:
     """Changes ``model``; whether there was such a pool."""
     graph = Graph(model)
     changed = False
-    for node in graph.nodes("MaxPool", "AveragePool"):
+    for node in graph.nodes("MaxPool", "AveragePool", "LpPool"):
         window = _window(node, graph)
         if window is None or len(node.output) > 1 or math.prod(window.kernel) > LARGEST_KERNEL:
             continue
@@ -67,7 +67,7 @@ def _window(node: onnx.NodeProto, graph: Graph) -> Window | None:
     ones, zeros = [1] * rank, [0] * 2 * rank
     strides, dilations = given.get("strides") or ones, given.get("dilations") or ones
     pads, kernel = given.get("pads") or zeros, given["kernel_shape"]
-    if not given.get("ceil_mode") and dilations == ones and not any(pads):
+    if node.op_type != "LpPool" and not given.get("ceil_mode") and dilations == ones and not any(pads):
         return None
     ends = list(pads[rank:])
     if given.get("ceil_mode"):
@@ -88,6 +88,11 @@ def _spelled_out(node: onnx.NodeProto, graph: Graph, window: Window) -> list[onn
 
     stem, maximum = node.output[0], node.op_type == "MaxPool"
     source = Chain(graph, node.input[0], stem)
+    power = attributes(node).get("p", 2) if node.op_type == "LpPool" else 1
+    if node.op_type == "LpPool":
+        source.then("Abs")
+    if power != 1:
+        source.then("Pow", graph.add_constant(f"{stem}.power", np.array(power, np.float32)))
     if maximum and set(window.dilations) == {1}:
         _repeat_edges(source, window)
     elif any((*window.starts, *window.ends)):
@@ -102,7 +107,9 @@ def _spelled_out(node: onnx.NodeProto, graph: Graph, window: Window) -> list[onn
     total = Chain(graph, places[0], stem)
     for value in places[1:]:
         total.then("Max" if maximum else "Add", value)
-    if not maximum:
+    if power != 1:
+        total.then("Pow", graph.add_constant(f"{stem}.root", np.array(1.0 / power, np.float32)))
+    if node.op_type == "AveragePool":
         total.then("Mul", graph.add_constant(f"{stem}.weights", _weights(window, attributes(node))))
     return (
         [*nodes, *total.ending_as(stem)] if total.nodes else [*nodes, helper.make_node("Identity", [places[0]], [stem])]

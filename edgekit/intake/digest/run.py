@@ -26,6 +26,7 @@ PASSES: Mapping[str, str] = {
     "padding": "automatic padding made explicit",
     "pools": "pools in ceil mode or dilated spelled out",
     "last_index": "last index of a maximum spelled out",
+    "simple": "odd forms of simple operators replaced by their common ones",
     "transposed": "transposed convolutions padded by slices",
     "resize": "resizing spelled out as products",
 }
