@@ -25,6 +25,7 @@ Dim = int | str
 
 _PROTOBUF_LIMIT = 2**31 - 1
 _NO_TENSORS = ("sequence", "optional", "map", "sparse_tensor", "opaque", "unknown")
+_LONGEST_SHAPE = 100_000
 _AGAIN = "copy or download the file again and compare its size and sha256 with the original"
 
 
@@ -152,9 +153,21 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     if model.ByteSize() > _PROTOBUF_LIMIT:
         return model
     try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False)
+        if _has_long_vector(inferred):
+            return inferred
         return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, MemoryError):
         return model  # contradicting shapes, an operator of a foreign domain: the caller sees "unknown" where he looks
+
+
+def _has_long_vector(model: onnx.ModelProto) -> bool:
+    """Whether onnx's propagation of values would write out millions: it takes every vector of known length for a shape."""
+    infos = (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    shapes = [value_shape(info) for info in infos] + [tuple(tensor.dims) for tensor in model.graph.initializer]
+    return any(
+        shape and len(shape) == 1 and isinstance(shape[0], int) and shape[0] > _LONGEST_SHAPE for shape in shapes
+    )
 
 
 def shape_words(shape: Sequence[Dim] | None) -> str:
