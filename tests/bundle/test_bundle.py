@@ -164,7 +164,8 @@ def test_the_report_is_there(fashion: Callable[[str], Bundle], any_frontend: str
     if name == "report.json":
         report = json.loads(text)
         assert report["manifest"] == bundle.manifest and report["kind"] == "bundle"
-        assert [stage["name"] for stage in report["stages"]][:3] == [
+        assert [stage["name"] for stage in report["stages"]][:4] == [
+            "pre-flight",
             "read the model",
             "open the data",
             "run the source model",
