@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgekit.errors import ConversionError, EdgekitError, ParityError
 from edgekit.intake import frontends, locate
 from edgekit.intake.door import Door, Route, Sample
+from edgekit.intake.layers import tensor_sources
 from edgekit.intake.onnx import NOTHING_TO_REWRITE, OnnxRoute
 from edgekit.stages import Stages
 from edgekit.values import FloatModel
@@ -60,8 +61,8 @@ def choose(
             continue
         remarks = f" ({', '.join(made.remarks)})" if made.remarks else ""
         notes.append(f"{route.name}: equals the source{remarks}")
-        return made.model, equal, tuple(notes)
-    worst = next((failure for failure in failures if isinstance(failure.error, ParityError)), failures[-1])
+        return _with_sources(route, made.model, truth, work), equal, tuple(notes)
+    worst = max(failures, key=lambda failure: _telling(failure.error))
     with stages("find the layer"):
         parting = _located(worst, truth, limit_db=limit_db, work=work, stages=stages, seconds=locate_s)
     raise _no_route(door, worst.error, parting, failures)
@@ -74,6 +75,18 @@ def _attempts(routes: Sequence[Route]) -> Iterator[Route]:
         second: Route | None = getattr(route, "second_attempt", None)
         if second is not None:
             yield second
+
+
+def _telling(error: ConversionError) -> int:
+    """How much a failure says: a result that is not equal, then an operator by name, then anything else."""
+    return 2 if isinstance(error, ParityError) else int(error.code == "operator_unsupported")
+
+
+def _with_sources(route: Route, model: FloatModel, truth: Truth, work: Path) -> FloatModel:
+    """``model`` with the table of tensors that are a value of the source."""
+    if not isinstance(route, OnnxRoute):
+        return model
+    return replace(model, tensor_sources=tensor_sources(route.onnx, model, truth.samples[0], work))
 
 
 @dataclass(frozen=True)

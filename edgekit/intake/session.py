@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -190,6 +191,9 @@ def _environment(frontend: Frontend, work: Path) -> dict[str, str]:
     }
 
 
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+
+
 def _first_line(kind: str, message: str) -> str:
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    lines = [line.strip() for line in _COLOUR.sub("", message).splitlines() if line.strip()]
     return f"{kind}: {lines[0][:300]}" if lines else kind

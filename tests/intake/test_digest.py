@@ -335,3 +335,21 @@ def test_a_pass_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = {"x": random(1, 3, 8, 8)}
     _, done = digest(PLAIN, [inputs], [{"y": run(PLAIN, inputs)[0]}])
     assert done == ()
+
+
+def test_functions_with_inputs_left_out() -> None:
+    """Attention with a past but no mask: an empty name in the middle of its inputs."""
+    heads, past = [1, 2, 4, 8], [1, 2, 3, 8]
+    node = helper.make_node("Attention", ["q", "k", "v", "", "pk", "pv"], ["y", "k2", "v2"], is_causal=1)
+    inputs = {"q": heads, "k": heads, "v": heads, "pk": past, "pv": past}
+    outputs = {"y": heads, "k2": [1, 2, 7, 8], "v2": [1, 2, 7, 8]}
+    model = onnx_model([node], inputs, outputs, opset=23, ir=11)
+    values = {name: random(*shape, seed=i) for i, (name, shape) in enumerate(inputs.items())}
+    after = applied("functions", model, values)
+    assert "Attention" not in kinds(after) and not after.functions
+
+
+def test_pools_over_three_axes_are_always_spelled_out() -> None:
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2, 2])
+    model = onnx_model([node], {"x": [1, 2, 5, 6, 7]}, {"y": None})
+    assert "AveragePool" not in kinds(applied("pools", model, {"x": random(1, 2, 5, 6, 7)}))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-LARGEST_KERNEL = 64
+LARGEST_KERNEL = 128
 """Places of a kernel beyond which the slices would be too many."""
 _LOWEST = -3.4028234663852886e38
 
@@ -67,7 +67,8 @@ def _window(node: onnx.NodeProto, graph: Graph) -> Window | None:
     ones, zeros = [1] * rank, [0] * 2 * rank
     strides, dilations = given.get("strides") or ones, given.get("dilations") or ones
     pads, kernel = given.get("pads") or zeros, given["kernel_shape"]
-    if node.op_type != "LpPool" and not given.get("ceil_mode") and dilations == ones and not any(pads):
+    native = node.op_type != "LpPool" and rank < 3  # TFLite has no pools over three axes
+    if native and not given.get("ceil_mode") and dilations == ones and not any(pads):
         return None
     ends = list(pads[rank:])
     if given.get("ceil_mode"):
