@@ -135,6 +135,8 @@ class FloatModel:
     frontend: str
     versions: Dict[str, str] = dataclasses.field(default_factory=dict)
     notes: Tuple[str, ...] = ()
+    tensor_sources: Dict[str, str] = dataclasses.field(default_factory=dict)
+    """Tensors that are known to be a value of the source: tensor to the source's name for it."""
 
 
 class Verdict(enum.Enum):

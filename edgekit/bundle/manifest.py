@@ -13,6 +13,7 @@ from typing import Any
 
 import edgekit
 from edgekit.calibrate.ranges import Ranges
+from edgekit.intake.layers import still_there
 from edgekit.quantize.audit import Audit
 from edgekit.quantize.bias import Repair
 from edgekit.quantize.recipe import Recipe
@@ -94,6 +95,7 @@ def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec
             "version": findings.model.versions.get("onnx2tf", ""),
             "route_notes": list(findings.route_notes),
         },
+        "layers": still_there(findings.model.tensor_sources, findings.model.path),
         "rewrites": to_json(findings.rewrites),
         "repairs": {"bias_overflow": to_json(findings.repairs)},
         "versions": _versions(findings.model),

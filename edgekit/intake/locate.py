@@ -8,6 +8,7 @@ fails: prefixes of the graph are converted, halving. Everything is bounded in co
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from edgekit.errors import ConversionError, EdgekitError, ParityError
 from edgekit.intake import tflite
 from edgekit.intake.export_advice import advice_for
+from edgekit.intake.layers import plain_value_names
 from edgekit.intake.layout import delivered, permutations, permuted
 from edgekit.intake.onnx_cut import Cuttable, NodeWords, words_of
 from edgekit.runtime.backend import open_backend
@@ -37,6 +39,8 @@ PROBES = 12
 CLEARLY_WRONG_DB = 40.0
 """A fault in a layer is far below this; rounding in float32 far above."""
 NAMED = 6
+_NAMED = re.compile(r"""[='"`]([^\s'"`,;]+)""")
+"""How front ends name a node in their last words: ``op=NAME``, ``'NAME'``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +128,7 @@ class _Search:
         from edgekit.intake.session import Session
 
         self._route, self._sample, self._limit_db, self._end_s = route, sample, limit_db, end_s
-        self._folder = work / f"locate-{route.name}"
+        self._folder = work / f"locate-{route.frontend.name}"
         self._folder.mkdir()
         self._session = route.session or Session(route.frontend, self._folder, tick=tick)
         self._own_session = route.session is None
@@ -199,7 +203,9 @@ class _Search:
             if not only_if_shapes_fit:
                 self._wrong[name] = (float("nan"), float("-inf"))
             return
-        ratio, off = max((_difference(permuted(wanted, order), got) for order in orders), key=lambda item: item[0])
+        ratio, off = max(
+            (_difference(permuted(wanted, order, got.shape), got) for order in orders), key=lambda item: item[0]
+        )
         if ratio >= threshold:
             self._equal.add(name)
             self._wrong.pop(name, None)
@@ -278,7 +284,7 @@ class _Search:
 
     def _named_in(self, error: ConversionError) -> int | None:
         """The node that the front end's last words name, if they name one of the model's."""
-        words = set(_words(error.message) + _words(str(error.details.get("trace", ""))[-2000:]))
+        words = set(_NAMED.findall(f"{error.message} {str(error.details.get('trace', ''))[-2000:]}"))
         named = [index for index, node in enumerate(self._cut.nodes) if node.name and node.name in words]
         return named[0] if len(named) == 1 else None
 
@@ -304,7 +310,7 @@ class _Search:
     def _convert(self, part: Any, names: Sequence[str]) -> FloatModel:
         import onnx
 
-        from edgekit.intake.onnx import OnnxRoute, prepare
+        from edgekit.intake.onnx import NOTHING_TO_REWRITE, prepare
 
         self._tick()
         self._conversions += 1
@@ -315,8 +321,17 @@ class _Search:
         source = prepare(path, input_shapes={}, work=work)
         sample = {spec.name: self._sample[spec.name] for spec in source.inputs}
         outputs = {name: self._values[name] for name in names}
-        route = OnnxRoute(source, self._route.frontend, self._session)
+        route = dataclasses.replace(self._route, onnx=source, session=self._session)
+        try:
+            return self._by_route(route, sample, outputs)
+        except ConversionError as error:
+            if error.code != NOTHING_TO_REWRITE:
+                raise
+        return self._by_route(dataclasses.replace(route, digested=False), sample, outputs)
+
+    def _by_route(self, route: OnnxRoute, sample: Sample, outputs: Sample) -> FloatModel:
         left_s = max(self._end_s - time.monotonic(), 1.0)
+        work = self._folder / str(self._conversions)
         return route.convert([sample], [outputs], work=work, timeout_s=left_s, tick=self._tick).model
 
     def _parting(
@@ -324,45 +339,6 @@ class _Search:
     ) -> Parting:
         nodes = tuple(words_of(self._cut.nodes[index], self._values) for index in suspects)
         return Parting(what, nodes, tensor, off, ratio, self._conversions, self._note)
-
-
-def plain_value_names(source: Any) -> dict[str, str]:
-    """The name that each value of the source has in the file for front ends; only where the two graphs correspond node by node."""
-    from edgekit.intake.onnx_reader import read_onnx
-
-    if source.plain == source.copy:
-        return {}
-    own, plain = read_onnx(source.copy).graph, read_onnx(source.plain).graph
-    if [node.op_type for node in own.node] != [node.op_type for node in plain.node]:
-        return {}
-    pairs = zip(own.node, plain.node, strict=True)
-    return {a: b for one, other in pairs for a, b in zip(one.output, other.output, strict=False)}
-
-
-def tensor_sources(source: Any, path: Path) -> dict[str, str]:
-    """Tensors of the float model at ``path`` that are known to be a value of the source: tensor to value, by the names that were kept.
-
-    A name counts when the tensor's shape has as many elements as the value's, where that is known.
-    """
-    from edgekit.intake.onnx_reader import read_onnx
-    from edgekit.intake.onnx_shapes import UNKNOWN, value_infos
-
-    model = read_onnx(source.copy)
-    infos = value_infos(model)
-    graph = tflite.graph(tflite.read(path))
-    written = graph.producers()
-    tensors = {
-        tensor.name: tensor for tensor in graph.tensors if tensor.index in written or tensor.index in graph.inputs
-    }
-    plain = plain_value_names(source)
-    values = [*(info.name for info in model.graph.input), *(name for node in model.graph.node for name in node.output)]
-    found = {}
-    for value in values:
-        tensor = tensors.get(plain.get(value, value))
-        shape = infos.get(value, UNKNOWN).static_shape
-        if value and tensor is not None and (shape is None or sorted(shape) == sorted(tensor.shape)):
-            found[tensor.name] = value
-    return found
 
 
 def _run(made: FloatModel, sample: Sample) -> list[NDArray[Any]]:
@@ -383,7 +359,3 @@ def _difference(wanted: NDArray[Any], got: NDArray[Any]) -> tuple[float, float]:
     signal = np.where(np.isfinite(wanted.astype(np.float64)), wanted.astype(np.float64), 0.0)
     ratio = sqnr_db(signal, np.where(same, signal, other))
     return ratio, float(np.nanmax(off)) if off.size else 0.0
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip("'\"`,.;:()[]") for part in text.split() for word in (part, *part.split("="))]
