@@ -1,0 +1,1 @@
+"""Push: a board made ready for edgekit, and what it gets."""
