@@ -305,6 +305,12 @@ class Worker:
             except ProcessLookupError:
                 pass
             self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    try:
+                        pipe.close()
+                    except BrokenPipeError:
+                        pass  # a request that nobody read
             self._process = None
 
     def _started(self) -> subprocess.Popen[str]:
