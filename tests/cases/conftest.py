@@ -1,4 +1,4 @@
-"""One worker of each front end for all open cases."""
+"""Workers of the front ends for all open cases."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from open_cases import Front, front
 
 
-@pytest.fixture(scope="session", params=("onnx2tf", "tensorflow"))
+@pytest.fixture(scope="session", params=("onnx2tf", None), ids=("onnx2tf", "all"))
 def route(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """Each front end that reads ONNX, alone; skips where it is not installed."""
+    """The first front end alone, and all that read ONNX; skips where one is not installed."""
     numbers = itertools.count()
 
     def folder(name: str) -> Path:
@@ -24,4 +24,5 @@ def route(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     opened = front(request.param, folder)
     yield opened
-    opened.session.close()
+    for session in opened.sessions.values():
+        session.close()

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from bundles import Bundle, convert, require_frontend
+from bundles import ONNX_FRONTENDS, Bundle, convert, require_frontend
 from numpy.typing import NDArray
 
+from edgekit.errors import ConversionError
 from edgekit.intake import frontends
 from edgekit.intake.choose import Truth, choose
 from edgekit.intake.door import DoorOptions
@@ -38,20 +39,31 @@ class Imported:
 
 @dataclass
 class Front:
-    """An installed front end with a worker that serves all tests."""
+    """What is installed, or one front end of it, with workers that serve all tests. ``only`` is the only front end to use, if any."""
 
-    name: str
-    session: Session
+    only: str | None
+    sessions: dict[str, Session]
     folder: Callable[[str], Path]
 
+    def settled(self, model: Any, samples: list[Arrays]) -> Imported | None:
+        """As :meth:`imported`; with one front end alone, None where that is refused by the name of the output or of the node."""
+        try:
+            return self.imported(model, samples)
+        except ConversionError as refused:
+            assert self.only is not None, refused.message
+            assert refused.exit_code == 3 and refused.hint
+            names = [value.name for value in (*model.graph.output, *model.graph.node)]
+            assert any(name and f"'{name}'" in refused.message for name in names), refused.message
+            return None
+
     def imported(self, model: Any, samples: list[Arrays]) -> Imported:
-        """``model`` by this front end alone; raises what edgekit raises. ``samples`` judge parity."""
+        """``model`` as edgekit imports it; raises what edgekit raises. ``samples`` judge parity."""
         work = self.folder("import")
         path = work / "net.onnx"
         onnx.save(model, str(path))
-        door = open_model(path, DoorOptions(work, frontend=self.name))
+        door = open_model(path, DoorOptions(work, frontend=self.only))
         outputs = [truth(model, sample) for sample in samples]
-        routes = door.routes({self.name: self.session})
+        routes = door.routes(self.sessions)
         judged = Truth("onnxruntime", samples, outputs)
         made, _, notes = choose(
             door, routes, judged, limit_db=LIMIT_DB, work=work, timeout_s=120, stages=Stages(Silent())
@@ -64,16 +76,20 @@ class Front:
         onnx.save(model, str(work / "net.onnx"))
         np.savez(work / "data.npz", **data)
         return convert(
-            work / "net.onnx", work / "data.npz", work / "out", frontend=self.name, evaluation_limit=evaluation
+            work / "net.onnx", work / "data.npz", work / "out", frontend=self.only, evaluation_limit=evaluation
         )
 
 
-def front(name: str, folder: Callable[[str], Path]) -> Front:
-    """The front end ``name``, or a skip."""
-    require_frontend(name)
-    found = frontends.find(frontends.kind_named(name))
-    assert found is not None
-    return Front(name, Session(found, folder("session")), folder)
+def front(only: str | None, folder: Callable[[str], Path]) -> Front:
+    """The front end ``only``, or every one that reads ONNX; a skip where one is not installed."""
+    names = [only] if only else list(ONNX_FRONTENDS)
+    sessions = {}
+    for name in names:
+        require_frontend(name)
+        found = frontends.find(frontends.kind_named(name))
+        assert found is not None
+        sessions[name] = Session(found, folder("session"))
+    return Front(only, sessions, folder)
 
 
 def truth(model: Any, inputs: Mapping[str, NDArray[Any]]) -> Arrays:

@@ -59,7 +59,7 @@ def test_open_batch_is_pinned_and_stays_the_first_axis(route: Front) -> None:
 
 def test_int8(route: Front) -> None:
     model = network((3, 5), "flatten")
-    bundle = route.bundle(model, {"x": normal(64, 3, 4, 8, seed=7)})
+    bundle = route.bundle(model, {"x": normal(512, 3, 4, 8, seed=7)})
     held_out = [{"x": normal(1, 3, 4, 8, seed=seed)} for seed in range(100, 116)]
     expected = np.stack([truth(model, sample)["y"] for sample in held_out])
     got = np.stack([run_bundle(bundle, sample)["y"] for sample in held_out])

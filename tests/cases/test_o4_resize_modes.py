@@ -73,9 +73,10 @@ def test_sizes_that_are_computed_are_refused_by_name(route: Front) -> None:
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], name="bigger", mode="linear")
     model = onnx_model([node], {"x": [1, 1, 4, 4], "s": [4]}, {"y": [1, 1, 8, 8]})
     sample = {"x": normal(1, 1, 4, 4), "s": np.float32([1, 1, 2, 2])}
+    if route.only is None:
+        pytest.skip("the front end tensorflow takes the sizes from the declared output")
     with pytest.raises(ConversionError) as caught:
         route.imported(model, [sample])
     assert caught.value.exit_code == 3 and caught.value.hint
-    if route.name == "onnx2tf":
-        assert "Resize bigger" in caught.value.message and "mode" in caught.value.message
-        assert "inputs s are not constant" in caught.value.message
+    assert "Resize bigger" in caught.value.message and "mode" in caught.value.message
+    assert "inputs s are not constant" in caught.value.message

@@ -45,11 +45,11 @@ def test_float(route: Front, dtype: str) -> None:
 
 def test_int8(route: Front) -> None:
     model = network()
-    bundle = route.bundle(model, data(84))
+    bundle = route.bundle(model, data(1000))
     described = {item["name"]: item for item in bundle.manifest["inputs"]}
     assert described["ids:0"]["dtype"] in ("int32", "int64") and described["ids:0"]["quant"] is None
     assert described["feat/x"]["dtype"] == "int8"
-    held_out = rows(100)[84:]
+    held_out = rows(1040)[1000:]
     expected = np.stack([truth(model, sample)["out/y:0"] for sample in held_out])
     got = np.stack([run_bundle(bundle, sample)["out/y:0"] for sample in held_out])
     assert sqnr_db(expected, got) > 30

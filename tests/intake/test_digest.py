@@ -309,7 +309,7 @@ def test_digest_reports_what_it_did_and_drops_a_pass_that_changes_results(monkey
     from edgekit.intake.digest import last_index
 
     node = helper.make_node("ArgMax", ["x"], ["y"], axis=1, select_last_index=1)
-    model = onnx_model([node], {"x": [2, 5]}, {"y": None}, dtypes={"y": "int64"})
+    model = onnx_model([node], {"x": [2, 5]}, {"y": [2, 1]}, dtypes={"y": "int64"})
     inputs = {"x": np.float32([[1, 3, 3, 0, 3], [2, 2, 0, 0, 0]])}
     outputs = [{"y": run(model, inputs)[0]}]
     rewritten, done = digest(model, [inputs], outputs)
@@ -353,3 +353,21 @@ def test_pools_over_three_axes_are_always_spelled_out() -> None:
     node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2, 2])
     model = onnx_model([node], {"x": [1, 2, 5, 6, 7]}, {"y": None})
     assert "AveragePool" not in kinds(applied("pools", model, {"x": random(1, 2, 5, 6, 7)}))
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div"])
+@pytest.mark.parametrize("constant_first", [False, True])
+def test_ranks(op: str, constant_first: bool) -> None:
+    node = helper.make_node(op, ["g", "x"] if constant_first else ["x", "g"], ["y"])
+    constants = {"g": np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1)}
+    model = onnx_model([node], {"x": [1, 4, 4, 4]}, {"y": [1, 4, 4, 4]}, constants)
+    after = applied("ranks", model, {"x": random(1, 4, 4, 4, mean=5)})
+    read = after.graph.node[0].input[0 if constant_first else 1]
+    assert [list(item.dims) for item in after.graph.initializer if item.name == read] == [[1, 4, 1, 1]]
+
+
+def test_shapes() -> None:
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], strides=[2, 2])]
+    model = onnx_model(nodes, {"x": [1, 3, 8, 8]}, {"y": None}, {"w": random(4, 3, 3, 3)})
+    after = applied("shapes", model, {"x": random(1, 3, 8, 8)})
+    assert [size.dim_value for size in after.graph.output[0].type.tensor_type.shape.dim] == [1, 4, 3, 3]

@@ -29,6 +29,8 @@ PASSES: Mapping[str, str] = {
     "simple": "odd forms of simple operators replaced by their common ones",
     "transposed": "transposed convolutions padded by slices",
     "resize": "resizing spelled out as products",
+    "ranks": "constants given all axes of what they are combined with",
+    "shapes": "output shapes declared",
 }
 """Modules of this package, in the order in which they run, and what each does in the words of a report."""
 LEAST_DB = 110.0
