@@ -236,11 +236,13 @@ def test_a_front_end_that_does_not_exist(tmp_path: Path) -> None:
 
 def test_stages_are_told_in_order(fashion: Callable[[str], Bundle], any_frontend: str) -> None:
     assert fashion(any_frontend).stages == (
+        "pre-flight",
         "read the model",
         "open the data",
         "run the source model",
         f"convert to float ({any_frontend})",
         "check parity",
+        "rewrite",
         "calibrate",
         "quantize",
         "audit",

@@ -13,6 +13,7 @@ import pytest
 from tiny_models import TinyTflite, endless_tflite, float_conv_tflite, recursive_tflite, shared
 
 import edgekit
+from edgekit import child
 from edgekit.errors import ConversionError
 from edgekit.intake import probe as probing
 from edgekit.intake import tflite
@@ -81,7 +82,7 @@ def test_not_a_number_in_the_output_is_counted(written: Any) -> None:
 
 
 def test_what_the_child_cannot_name_is_told_with_its_status(written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "_START", "import sys; print('noise'); sys.stderr.write('last words'); sys.exit(3)")
+    monkeypatch.setattr(child, "_START", "import sys; print('noise'); sys.stderr.write('last words'); sys.exit(3)")
     result = probe(written(float_conv_tflite()), invoke=True)
     assert (result.ok, result.code, result.log) == (False, "child_failed", "last words")
     assert "ended with status 3 while starting" in result.failure
