@@ -44,28 +44,27 @@ def tensor_sources(
     may leave the name of what went into it). Empty for front ends that lose names, and where one of the two cannot be run so.
     """
     try:
-        values = Cuttable(read_onnx(source.copy)).all_values(sample, work)
-        return dict(_equal(source, made, sample, values))
+        return dict(sorted(_equal(source, made, sample, work)))
     except (EdgekitError, OSError, ValueError, RuntimeError, KeyError, MemoryError):
         return {}  # the table is for the reader; a conversion does not fail for want of it
 
 
 def _equal(
-    source: OnnxSource, made: FloatModel, sample: Mapping[str, NDArray[Any]], values: Mapping[str, NDArray[Any]]
+    source: OnnxSource, made: FloatModel, sample: Mapping[str, NDArray[Any]], work: Path
 ) -> Iterator[tuple[str, str]]:
-    plain = plain_value_names(source)
+    cut, plain = Cuttable(read_onnx(source.copy)), plain_value_names(source)
     graph = tflite.graph(tflite.read(made.path))
     written = {*graph.producers(), *graph.inputs}
     tensors = {tensor.name: tensor for tensor in graph.tensors if tensor.index in written}
+    kept = {value for value in (*cut.inputs, *cut.producer) if plain.get(value, value) in tensors}
+    values = cut.all_values(sample, work, only=kept)
     # Without the delegate, since with it intermediate results are never written.
     with open_backend(made.path, delegate=False, preserve_all_tensors=True) as backend:
         for position, spec in enumerate(made.inputs):
             backend.set_input(position, delivered(sample[spec.name], spec))
         backend.invoke()
-        for value, wanted in values.items():
-            tensor = tensors.get(plain.get(value, value))
-            if tensor is None:
-                continue
+        for value in kept.intersection(values):
+            tensor, wanted = tensors[plain.get(value, value)], values[value]
             got = backend.read_tensor(tensor.index)
             orders = permutations(wanted.shape, got.shape)
             if any(sqnr_db(permuted(wanted, order, got.shape), got) >= EQUAL_DB for order in orders):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,9 @@ class Cuttable:
                 known.update(node.output)
         return live
 
-    def all_values(self, sample: Values, work: Path) -> dict[str, NDArray[Any]]:
+    def all_values(self, sample: Values, work: Path, *, only: Container[str] | None = None) -> dict[str, NDArray[Any]]:
         """Every value that depends on the inputs, for ``sample``, as ONNX Runtime computes it; lists and texts left out.
+        ``only`` restricts them to those (the inputs and outputs come anyway).
 
         Raises OSError when nothing can be written to ``work``, and whatever the runtime raises.
         """
@@ -63,6 +64,7 @@ class Cuttable:
         from edgekit.verify.reference import OnnxReference
 
         names = [name for index in sorted(self.live) for name in self.nodes[index].output if name]
+        names = [name for name in names if only is None or name in only]
         widened = onnx.ModelProto()
         widened.CopyFrom(self.model)
         widened.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in self.outputs)
