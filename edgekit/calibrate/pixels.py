@@ -62,7 +62,12 @@ def from_file(path: Path, preprocessing: Preprocessing, spec: IoSpec) -> NDArray
     """The picture at ``path`` as the model's input, with batch axis, in the source's layout and dtype."""
     from edgekit.runtime.preprocess import prepare
 
-    return _as_input(path.name, prepare(path, preprocessing), preprocessing, spec)
+    try:
+        picture = prepare(path, preprocessing)
+    except DataError as error:
+        hint = error.hint or "take the file out of the folder, or replace it"
+        raise DataError(error.message, hint=hint, code=error.code, details=error.details) from error
+    return _as_input(path.name, picture, preprocessing, spec)
 
 
 def normalise(row: NDArray[Any], options: DataOptions, spec: IoSpec) -> NDArray[Any]:
