@@ -6,6 +6,7 @@ made from a requirements file of this package. A front end that is importable in
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -210,9 +211,26 @@ def add(
     if ready is not None and ready.folder is not None:
         return ready
     interpreter = _chosen_python(kind, python)
-    home().mkdir(parents=True, exist_ok=True)
-    target = home() / folder_name(kind)
-    log = home() / f"{kind.name}-install.log"
+    try:
+        home().mkdir(parents=True, exist_ok=True)
+        with (home() / f"{kind.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another call may be at it: wait, and find its result
+            ready = find(kind)
+            if ready is None or ready.folder is None:
+                ready = _install(kind, interpreter, index_url, progress)
+        return ready
+    except (OSError, subprocess.CalledProcessError) as error:
+        log = _log(kind)
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-5:]) if log.exists() else ""
+        raise OutputError(
+            f"the front end {kind.name} could not be installed: {error}\n{last}".rstrip(),
+            hint=f"read {log}; pip's own settings (index, proxy) apply; then type: edgekit frontend add {kind.name}",
+            code="frontend_install_failed",
+        ) from error
+
+
+def _install(kind: FrontendKind, interpreter: Path, index_url: str | None, progress: Progress) -> Frontend:
+    target, log = home() / folder_name(kind), _log(kind)
     progress(f"making an environment for {kind.name} with {interpreter} (about {kind.size_mb} MB; log: {log})")
     shutil.rmtree(target, ignore_errors=True)
     try:
@@ -222,19 +240,15 @@ def add(
             progress(f"installing {kind.name}")
             index = ["--extra-index-url", index_url] if index_url else []
             _logged([*pip, *index, "-r", str(kind.requirements)], output=output)
-    except (OSError, subprocess.CalledProcessError) as error:
-        shutil.rmtree(target, ignore_errors=True)
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-5:]) if log.exists() else ""
-        raise OutputError(
-            f"the front end {kind.name} could not be installed: {error}\n{last}",
-            hint=f"read {log}; pip's own settings (index, proxy) apply; then type: edgekit frontend add {kind.name}",
-            code="frontend_install_failed",
-        ) from error
+        (target / "ready.json").write_text(json.dumps({"name": kind.name, "python": str(interpreter)}))
     except BaseException:  # an interrupted installation must not look like a finished one, nor keep gigabytes
         shutil.rmtree(target, ignore_errors=True)
         raise
-    (target / "ready.json").write_text(json.dumps({"name": kind.name, "python": str(interpreter)}))
     return Frontend(kind, target / "bin" / "python", target)
+
+
+def _log(kind: FrontendKind) -> Path:
+    return home() / f"{kind.name}-install.log"
 
 
 def _chosen_python(kind: FrontendKind, python: Path | None) -> Path:

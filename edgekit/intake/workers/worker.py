@@ -28,8 +28,22 @@ def refuse_network() -> None:
     def refused(*_: Any, **__: Any) -> Any:
         raise OSError("the conversion runs offline")
 
+    class Local(socket.socket):
+        """Pipes within the machine stay open to those who use processes."""
+
+        def connect(self, address: Any) -> None:
+            if self.family != socket.AF_UNIX:
+                refused()
+            super().connect(address)
+
+        def connect_ex(self, address: Any) -> int:
+            if self.family != socket.AF_UNIX:
+                refused()
+            return super().connect_ex(address)
+
     socket.getaddrinfo = refused
     socket.create_connection = refused
+    socket.socket = Local  # type: ignore[misc]
 
 
 def versions() -> Dict[str, str]:
