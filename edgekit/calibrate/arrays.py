@@ -127,7 +127,8 @@ def open_function(spec: str, inputs: Sequence[IoSpec], options: DataOptions) -> 
         for count, sample in enumerate(_samples(spec, function)):
             if count and set(sample) != set(spools):
                 raise DataError(
-                    f"{spec}: sample {count} has arrays {sorted(sample)}, the first one had {sorted(spools)}"
+                    f"{spec}: sample {count} has arrays {sorted(sample)}, the first one had {sorted(spools)}",
+                    hint="every sample has the same names",
                 )
             for name, array in sample.items():
                 if name not in spools:
@@ -150,13 +151,16 @@ class _Spool:
 
     def append(self, spec: str, count: int, name: str, array: NDArray[Any]) -> None:
         if array.dtype == object:
-            raise DataError(f"{spec}: sample {count}, {name!r} is not an array of numbers")
+            raise DataError(
+                f"{spec}: sample {count}, {name!r} is not an array of numbers", hint="yield {input name: numpy array}"
+            )
         if self._shape is None:
             self._shape, self._dtype = array.shape, array.dtype
         if array.shape != self._shape or array.dtype != self._dtype:
             raise DataError(
                 f"{spec}: sample {count}, {name!r} is {array.dtype}{list(array.shape)}, the first one was "
-                f"{self._dtype}{list(self._shape)}"
+                f"{self._dtype}{list(self._shape)}",
+                hint="all samples have one shape and type",
             )
         self._file.write(np.ascontiguousarray(array).tobytes())
         self._count += 1
@@ -176,14 +180,18 @@ def _function(spec: str) -> Callable[[], Any]:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # the user's module may raise anything
-        raise DataError(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise DataError(
+            f"{module_name} cannot be imported: {type(error).__name__}: {error}",
+            hint="MODULE:FUNCTION is looked for in the current folder and among the installed packages",
+        ) from error
     finally:
         if here in sys.path:
             sys.path.remove(here)
     function = getattr(module, function_name, None)
     if not callable(function):
         names = [name for name in vars(module) if not name.startswith("_")]
-        raise DataError(f"{module_name} has no function {function_name!r}", hint=did_you_mean(function_name, names))
+        hint = did_you_mean(function_name, names) or "a function without arguments that yields {input name: array}"
+        raise DataError(f"{module_name} has no function {function_name!r}", hint=hint)
     return function  # type: ignore[no-any-return]
 
 
@@ -191,12 +199,17 @@ def _samples(spec: str, function: Callable[[], Any]) -> Iterator[Mapping[str, An
     try:
         for sample in function():
             if not isinstance(sample, Mapping):
-                raise DataError(f"{spec} yields {type(sample).__name__}, not {{input name: array}}")
+                raise DataError(
+                    f"{spec} yields {type(sample).__name__}, not {{input name: array}}",
+                    hint="let it yield a dictionary for each sample",
+                )
             yield sample
     except DataError:
         raise
     except (Exception, SystemExit) as error:
-        raise DataError(f"{spec} failed: {type(error).__name__}: {error}") from error
+        raise DataError(
+            f"{spec} failed: {type(error).__name__}: {error}", hint="call it by itself to see where"
+        ) from error
 
 
 def _array_column(name: str, array: NDArray[Any]) -> Column:
@@ -273,9 +286,12 @@ def _checked(
         _check_shape(source, columns[spec.name], spec, options)
     counts = {columns[spec.name].shape[0] for spec in inputs}
     if len(counts) > 1:
-        raise DataError(f"{source}: the inputs have different numbers of samples: {sorted(counts)}")
+        raise DataError(
+            f"{source}: the inputs have different numbers of samples: {sorted(counts)}",
+            hint="the first axis counts the samples; give each input as many",
+        )
     if counts == {0}:
-        raise DataError(f"{source} holds no samples")
+        raise DataError(f"{source} holds no samples", hint="the first axis of each array counts the samples")
     return ArrayDataset(source, columns, inputs, options, _labels(source, columns, options, counts.pop()))
 
 
@@ -287,7 +303,8 @@ def _check_shape(source: str, column: Column, spec: IoSpec, options: DataOptions
         )
     if not column.shape:
         raise DataError(
-            f"{source}: array {column.name!r} is a single number; its first axis should be the samples",
+            f"{source}: array {column.name!r} is a single number",
+            hint="the first axis of each array counts the samples",
         )
     if np.dtype(spec.source_dtype).kind in "iub" and column.dtype.kind == "f":
         raise DataError(

@@ -99,7 +99,9 @@ def _read_csv(path: Path, options: DataOptions) -> dict[str, int]:
     by_file = {}
     for number, row in rows:
         if len(row) < 2:
-            raise DataError(f"{path.name}, row {number}: {','.join(row)!r} is not file,label")
+            raise DataError(
+                f"{path.name}, row {number}: {','.join(row)!r} is not file,label", hint="two columns: file,label"
+            )
         by_file[row[0]] = _class_index(f"{path.name}, row {number}", row[1], options.class_names)
     return by_file
 
@@ -107,7 +109,10 @@ def _read_csv(path: Path, options: DataOptions) -> dict[str, int]:
 def _labels_by_folder(folder: Path, files: Sequence[Path], options: DataOptions) -> NDArray[np.int64]:
     classes = [file.relative_to(folder).parts[0] if len(file.relative_to(folder).parts) > 1 else "" for file in files]
     if "" in classes:
-        raise DataError(f"{files[classes.index('')].name} lies in no class folder, and --labels {FOLDERS} was given")
+        raise DataError(
+            f"{files[classes.index('')].name} lies in no class folder, and --labels {FOLDERS} was given",
+            hint="move it into the folder of its class, or give the labels as a CSV: file,label",
+        )
     numbered = not options.class_names and all(name.isdecimal() for name in classes)
     names = () if numbered else options.class_names or tuple(sorted(set(classes)))
     return np.asarray([_class_index(folder.name, name, names) for name in classes], np.int64)

@@ -84,10 +84,14 @@ def normalise(row: NDArray[Any], options: DataOptions, spec: IoSpec) -> NDArray[
             hint="leave it out if the arrays are preprocessed already",
         )
     if options.layout not in ("nhwc", "nchw"):
-        raise DataError("--arrays raw-pixels needs --layout nhwc or --layout nchw, which says how the pixels lie")
+        raise DataError(
+            "--arrays raw-pixels needs to know how the pixels lie",
+            hint="--layout nhwc where the channels are the last axis, --layout nchw where they come first",
+        )
     if row.ndim != 3:
         raise DataError(
-            f"--arrays raw-pixels expects pictures of rank 3, and {spec.name!r} has rows of shape {list(row.shape)}"
+            f"--arrays raw-pixels expects pictures of rank 3, and {spec.name!r} has rows of shape {list(row.shape)}",
+            hint="give arrays of shape (samples, height, width, channels), or channels first",
         )
     pixels = np.asarray(row if options.layout == "nhwc" else row.transpose(1, 2, 0), np.uint8)
     if pixels.shape[2] != CHANNELS[preprocessing.color]:

@@ -62,7 +62,7 @@ def observe(
             count += 1
             progress(count)
     if not count:
-        raise DataError("there is no sample to calibrate with")
+        raise DataError("there is no sample to calibrate with", hint="give data with --data")
     return Ranges(observer.ranges(), count, observer.ignored)
 
 

@@ -42,7 +42,7 @@ def split(
     :data:`CALIBRATION_DEFAULT`, are drawn with ``seed``. Raises DataError when nothing is left to judge.
     """
     if calibration_limit is not None and calibration_limit < 1:
-        raise DataError("--calibration must be at least 1")
+        raise DataError("--calibration must be at least 1", hint="200 is a good number where there are as many")
     if evaluation_count is not None:
         calibration = tuple(range(min(count, calibration_limit or count)))
         judged = _limited(tuple(range(evaluation_count)), labelled, evaluation_limit, seed)
@@ -88,5 +88,5 @@ def _limited(indices: tuple[int, ...], labelled: bool, limit: int | None, seed: 
     """At most ``limit`` of ``indices``. With labels, all by default."""
     size = limit if limit is not None else (len(indices) if labelled else EVALUATION_DEFAULT)
     if size < 1:
-        raise DataError("--evaluation must be at least 1")
+        raise DataError("--evaluation must be at least 1", hint="leave it out to judge on all with labels, else on 64")
     return spread(indices, size, seed=seed)

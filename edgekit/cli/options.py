@@ -74,7 +74,9 @@ def preprocessing(
         )
     deviations = numbers("--std", std)
     if any(value <= 0 for value in deviations):
-        raise UsageError(f"--std {std}: pixels are divided by it, so it must be above zero")
+        raise UsageError(
+            f"--std {std}: pixels are divided by it, so it must be above zero", hint="for pixels as they are: --std 1"
+        )
     return Preprocessing(
         resize=None if resize is None else size("--resize", resize),
         fit=fit or "short-side",
@@ -132,5 +134,7 @@ def class_names(path: Path | None) -> tuple[str, ...]:
         raise UsageError(f"--class-names {path}: {error}", hint="a text file with one name a line") from error
     names = tuple(line.strip() for line in lines)
     if not names or "" in names:
-        raise UsageError(f"--class-names {path}: line {names.index('') + 1 if names else 1} is empty")
+        raise UsageError(
+            f"--class-names {path}: line {names.index('') + 1 if names else 1} is empty", hint="one name a line"
+        )
     return names

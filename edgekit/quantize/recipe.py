@@ -75,6 +75,7 @@ KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "preprocessing.filter": ("bilinear", "bicubic", "nearest"),
     "preprocessing.color": ("rgb", "bgr", "gray"),
 }
+SEE = "see recipes/full-int8.toml: every key with what it means"
 LIMITS: Mapping[str, tuple[float, float]] = {
     "gates.parity_min_db": (0.0, 300.0),
     "gates.sqnr_min_db": (-300.0, 300.0),
@@ -110,9 +111,9 @@ def load(name: str) -> Recipe:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
+        raise RecipeError(f"{path} cannot be read: {error.strerror}", hint=SEE) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path.name} is not TOML: {error}") from error
+        raise RecipeError(f"{path.name} is not TOML: {error}", hint=SEE) from error
     return parse(data, path.name)
 
 
@@ -129,7 +130,7 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
             )
     for key in ("name", "description"):
         if not isinstance(data.get(key, ""), str):
-            raise RecipeError(f"{where}: {key} = {data[key]!r} should be a text")
+            raise RecipeError(f"{where}: {key} = {data[key]!r} should be a text", hint=SEE)
     kinds = {**_TABLES, "gates": FloatGates} if float_only else _TABLES
     tables = {key: _table(key, kinds[key], data[key], where) for key in kinds if key in data}
     return Recipe(
@@ -144,14 +145,12 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
 
 def _table(key: str, kind: Any, values: Any, where: str) -> Any:
     if not isinstance(values, Mapping):
-        raise RecipeError(f"{where}: {key} is not a table")
+        raise RecipeError(f"{where}: {key} is not a table", hint=SEE)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     _refuse_unknown(values, list(fields), where, f"{key}.")
     for name in ("mean", "std") if kind is Preprocessing else fields:
         if name not in values:
-            raise RecipeError(
-                f"{where}: {key}.{name} is missing: a recipe is complete on its own", hint="see recipes/full-int8.toml"
-            )
+            raise RecipeError(f"{where}: {key}.{name} is missing: a recipe is complete on its own", hint=SEE)
     if kind is Preprocessing:
         checked = {name: _preprocessing_value(where, name, value) for name, value in values.items()}
         return Preprocessing(**checked)
@@ -172,7 +171,7 @@ def _value(where: str, key: str, value: Any, default: Any) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not kind:
-        raise RecipeError(f"{where}: {key} = {value!r} should be a {kind.__name__}, like {default!r}")
+        raise RecipeError(f"{where}: {key} = {value!r} should be a {kind.__name__}, like {default!r}", hint=SEE)
     low, high = LIMITS.get(key, (-math.inf, math.inf))
     if kind in (int, float) and not low <= value <= high:  # NaN is not either
         raise RecipeError(f"{where}: {key} = {value!r} is not possible", hint=f"possible: {low:g} to {high:g}")
@@ -191,13 +190,15 @@ def _preprocessing_value(where: str, name: str, value: Any) -> Any:
     if name in ("resize", "crop"):
         pair = [value, value] if isinstance(value, int) else value
         if not (isinstance(pair, list) and len(pair) == 2 and all(type(v) is int and v > 0 for v in pair)):
-            raise RecipeError(f"{where}: {key} = {value!r} should be a size in pixels, like 224 or [height, width]")
+            raise RecipeError(
+                f"{where}: {key} = {value!r} should be a size in pixels, like 224 or [height, width]", hint=SEE
+            )
         return tuple(pair)
     if name in ("mean", "std"):
         numbers = value if isinstance(value, list) else [value]
         if len(numbers) not in (1, 3) or not all(type(v) in (int, float) for v in numbers):
-            raise RecipeError(f"{where}: {key} = {value!r} should be one number, or three")
+            raise RecipeError(f"{where}: {key} = {value!r} should be one number, or three", hint=SEE)
         if name == "std" and any(v <= 0 for v in numbers):
-            raise RecipeError(f"{where}: {key} = {value!r} must be above zero: pixels are divided by it")
+            raise RecipeError(f"{where}: {key} = {value!r} must be above zero: pixels are divided by it", hint=SEE)
         return tuple(float(v) for v in numbers)
     return _known_value(where, key, value)

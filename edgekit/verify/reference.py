@@ -45,7 +45,10 @@ class OnnxReference:
         try:
             results = self._session.run(self._outputs, dict(sample))
         except Exception as error:  # onnxruntime raises a family of classes without a common base
-            raise DataError(f"the source model refuses {name}: {str(error).splitlines()[0][:300]}") from error
+            raise DataError(
+                f"the source model refuses {name}: {str(error).splitlines()[0][:300]}",
+                hint="compare its shape, type and values with what the model was trained on",
+            ) from error
         found = dict(zip(self._outputs, results, strict=True))
         if self._finite_only:
             require_finite(found, name)

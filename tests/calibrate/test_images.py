@@ -43,6 +43,7 @@ def opened(folder: Path | str, *, model: IoSpec | None = None, **options: Any) -
 def refusal(folder: Path, **options: Any) -> str:
     with pytest.raises(DataError) as caught:
         list(opened(folder, **options).iterate())
+    assert caught.value.hint
     return f"{caught.value.message} -> {caught.value.hint}"
 
 

@@ -28,6 +28,7 @@ def refusal(name: str) -> str:
     with pytest.raises(RecipeError) as caught:
         recipe.load(name)
     assert (caught.value.code, caught.value.exit_code) == ("recipe_invalid", 2)
+    assert caught.value.hint
     return f"{caught.value.message} -> {caught.value.hint}"
 
 
