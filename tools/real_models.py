@@ -75,11 +75,11 @@ def cases(models: Path) -> list[Case]:
             str(models / "basic_pitch_nmp.onnx"),
             ("--input-shape", "serving_default_input_2:0=1x43844x1"),
         ),
-        Case("basic_pitch.tflite", str(models / "basic_pitch_nmp.tflite")),
+        Case("basic_pitch.tflite", str(models / "basic_pitch_nmp.tflite"), ("--input-shape", "input_2=1x43844x1")),
         Case("magika.onnx", str(models / "magika_standard_v3_3.onnx"), ("--input-shape", "bytes=1x2048")),
         Case("silero_vad.onnx", str(models / "silero_vad_openvino_16k.onnx")),
         Case("mini-Xception.hdf5", str(models / "fer_emotion_mini_xception.hdf5")),
-        Case("kws.tflite", str(models / "kws_ref_model_float32.tflite")),
+        Case("kws.tflite", str(models / "kws_ref_model_float32.tflite"), ("--input-shape", "input_1=1x49x10x1")),
         Case("face_detection.tflite", str(models / "face_detection_short_range.tflite")),
         Case(
             "small ViT (PyTorch)", "small_networks:vision_transformer", ("--input-shape", "x=1x3x32x32"), folder=SAMPLES
