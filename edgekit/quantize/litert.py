@@ -7,6 +7,7 @@ given; its own calibrator (a moving average) is not used.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -49,15 +50,19 @@ def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float =
                 f"{ENGINE} did not finish within {timeout_s:.0f} s", hint="allow more with --timeout SECONDS"
             ) from error
     if not result_file.is_file():
+        how = f"ended with status {done.returncode}"
+        if done.returncode < 0:
+            how = f"was killed by {signal.Signals(-done.returncode).name}"
         raise ConversionError(
-            f"{ENGINE} ended with status {done.returncode} and without a result",
+            f"{ENGINE} {how} and gave no result",
+            hint="--recipe float32 delivers the float model, which converted",
             details={"log_tail": log.read_text(errors="replace").splitlines()[-20:]},
         )
     result = json.loads(result_file.read_text())
     if not result["ok"]:
         raise UnsupportedModelError(
             f"{ENGINE} refuses the model: {result['type']}: {result['message'].splitlines()[0][:300] if result['message'] else ''}",
-            hint="edgekit inspect MODEL shows the operators; the float model itself converted and can be benchmarked",
+            hint="edgekit inspect MODEL shows the operators; --recipe float32 delivers the float model, which converted",
             code="quantize_failed",
             details={"trace": result["trace"]},
         )
