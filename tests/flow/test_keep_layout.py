@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from bundles import convert
 from onnx import helper
-from tiny_models import onnx_model
+from tiny_models import onnx_model, shared
 
+from edgekit.calibrate.sources import DataOptions
 from edgekit.errors import ParityError
 from edgekit.intake import tflite
 from edgekit.quantize import recipe
 from edgekit.rewrite import transpose_ends
+from edgekit.values import Preprocessing
 
 
 def saved(folder: Path, model: Any, data: dict[str, Any]) -> tuple[Path, Path]:
@@ -98,3 +100,26 @@ def test_a_padded_max_pool_behind_a_relu_is_integer(tmp_path: Path, any_frontend
     (output,) = bundle.manifest["verification"]["int8"]["outputs"]
     assert output["sqnr_db"] > 20
     assert json.loads((bundle.path / "manifest.json").read_text())["verification"]["parity"]["passed"] is True
+
+
+def test_a_real_detector_is_full_integer_in_its_own_layout(tmp_path: Path, any_frontend: str) -> None:
+    """FastestDet: PADV2 with the lowest float before a max-pool, PADV2 with 0 before an average pool, NCHW at both ends."""
+    if any_frontend != "onnx2tf":
+        pytest.skip("only onnx2tf writes PADV2")
+    size = Preprocessing(resize=(352, 352), fit="stretch", color="bgr", mean=(0.0,), std=(255.0,))
+    bundle = convert(
+        shared("models/FastestDet.onnx"),
+        shared("imagenet500"),
+        tmp_path / "m.bundle",
+        keep_layout=True,
+        options=DataOptions(preprocessing=size),
+        calibration_limit=20,
+        evaluation_limit=8,
+    )
+    verification = bundle.manifest["verification"]
+    assert verification["audit"]["full_integer"], verification["gates"]
+    assert set(bundle.manifest["rewrites"]) == {"pad_with_zero", "pad_for_max_pool", "transpose_ends"}
+    (entry,) = bundle.manifest["outputs"]
+    assert entry["shape"] == [1, 85, 22, 22] and entry["dtype"] == "int8" and entry["permutation"] is None
+    (parity,) = verification["parity"]["outputs"]
+    assert parity["worst_slice"]["sqnr_db"] > 90
