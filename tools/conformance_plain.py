@@ -38,7 +38,6 @@ def convert(request: Dict[str, Any]) -> Dict[str, Any]:
             output_folder_path=str(out / "o"),
             not_use_onnxsim=True,
             non_verbose=True,
-            copy_onnx_input_output_names_to_tflite=True,
             **options,
         )
     except BaseException as error:

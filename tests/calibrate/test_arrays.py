@@ -277,7 +277,9 @@ def test_preprocessing_is_for_pixels(tmp_path: Path) -> None:
     said = refusal(path, preprocessing=AS_THEY_ARE)
     assert "d.npz holds arrays, and preprocessing applies to images" in said and "--arrays raw-pixels" in said
     assert "needs --mean and --std" in refusal(path, raw_pixel_arrays=True, layout="nchw")
-    assert "needs to know how the pixels lie -> --layout nhwc" in refusal(path, raw_pixel_arrays=True, preprocessing=AS_THEY_ARE)
+    assert "needs to know how the pixels lie -> --layout nhwc" in refusal(
+        path, raw_pixel_arrays=True, preprocessing=AS_THEY_ARE
+    )
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
