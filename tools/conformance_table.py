@@ -33,6 +33,8 @@ file counts as right when one of them is.
 A single-operator test is harder than a real model in one way: weights, axes and sizes come as inputs, where a network has constants. What needs
 them at conversion time is refused.
 
+The seconds are of workers that stay, on a busy machine, and edgekit's include every attempt that it made and its own comparison: they rank nothing.
+
 Made by `tools/conformance.py` (`--judge edgekit`, `plain-2x`, `plain-1x`, then `--table`).
 """
 
