@@ -108,12 +108,13 @@ class Bar:
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(name, total=total)
+            self._task = self._bar.add_task(name, total=total, count="")
 
     def step(self, done: int, text: str = "") -> None:
         """So many steps are done."""
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, description=f"{self._name} {text}".rstrip())
+            count = f"{done}/{self._total}" if self._total else ""
+            self._bar.update(self._task, completed=done, description=f"{self._name} {text}".rstrip(), count=count)
         elif not self._quiet and time.monotonic() - self._said >= PLAIN_INTERVAL_S:
             self._said = time.monotonic()
             of = f" {done} of {self._total}" if self._total else ""
@@ -126,13 +127,13 @@ class Bar:
             yield self
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[count]}"),
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

@@ -29,6 +29,33 @@ def test_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert said.err.splitlines() == ["stage 3 1 of 5", "stage 5 2 of 5"]
 
 
+def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
+    """Drawn on a real pseudo-terminal, on standard error only, and wiped away at the end; no count where none is known."""
+    import os
+    import pty
+    import subprocess
+    import sys
+
+    from command_line import environment
+
+    script = (
+        "from edgekit.cli import show\n"
+        "bar = show.Bar(quiet=False)\n"
+        "with bar.shown():\n"
+        "    bar.stage('reading', None); bar.step(0); bar._bar.refresh()\n"
+        "    bar.stage('calibrate', 8); bar.step(3, 'of them'); bar._bar.refresh()\n"
+        "show.line('the result')\n"
+    )
+    outer, inner = pty.openpty()
+    env = environment(tmp_path, {"TERM": "xterm", "COLUMNS": "100"})
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=inner, env=env, check=True)
+    os.close(inner)
+    drawn = os.read(outer, 65536).decode()
+    os.close(outer)
+    assert done.stdout == b"the result\n"
+    assert "reading" in drawn and "calibrate of them" in drawn and "3/8" in drawn and "/?" not in drawn
+
+
 def test_quiet_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now = iter(range(0, 10_000, 100))
     monkeypatch.setattr(show.time, "monotonic", lambda: next(now))
