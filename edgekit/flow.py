@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from edgekit.bundle import folder, manifest
 from edgekit.bundle.golden import PAIRS, golden_pairs, write_npz
+from edgekit.calibrate.fingerprint import Fingerprint
 from edgekit.calibrate.ranges import Ranges, observe, refuse_constant_input
 from edgekit.calibrate.shapes import with_shapes_of_data
 from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, sample_name, subset_labels
@@ -336,25 +334,19 @@ def _quantized(
 
 
 def _calibrate(request: ConvertRequest, model: FloatModel, data: _Data, stages: Stages) -> tuple[Ranges, str]:
-    digest = hashlib.sha256()
-
-    def hashed(samples: Iterable[Sample]) -> Iterator[Sample]:
-        for sample in samples:
-            for name in sorted(sample):
-                digest.update(name.encode() + np.ascontiguousarray(sample[name]).tobytes())
-            yield sample
-
+    fingerprint = Fingerprint()
     chosen = data.split.calibration
     with stages("calibrate", len(chosen)):
         ranges = observe(
             model,
-            hashed(data.calibration.iterate(chosen)),
+            fingerprint.over(data.calibration.iterate(chosen)),
             threads=request.threads,
             progress=stages.step,
             name_of=lambda count: sample_name(data.calibration, chosen[count]),
         )
         refuse_constant_input(model, ranges)
-    return ranges, digest.hexdigest()
+        fingerprint.refuse_repetition()
+    return ranges, fingerprint.digest
 
 
 def _quantize(

@@ -26,3 +26,12 @@ def test_pictures(place: Any, any_frontend: str) -> None:
     line = ("convert", "net.onnx", "--data", "photos", "--mean", "127", "--std", "127", "--out", "b")
     said = place.refused(*line, "--frontend", any_frontend, exit_code=2, code="data_constant")
     assert "all 3 calibration samples hold the same single value, -1, for input 'x'" in said
+
+
+def test_the_same_picture_again_and_again(place: Any, any_frontend: str) -> None:
+    """A camera that hangs: the picture is a real one, and all of them are."""
+    networks.save(networks.small_classifier(), place.folder / "net.onnx")
+    place.npz(x=np.repeat(networks.normal(1, 3, 8, 8), 20, axis=0))
+    line = ("convert", "net.onnx", "--data", "d.npz", "--out", "b", "--frontend", any_frontend)
+    said = place.refused(*line, exit_code=2, code="data_constant")
+    assert "all 10 calibration samples are the same one" in said
