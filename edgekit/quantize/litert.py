@@ -10,6 +10,7 @@ import json
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from edgekit import child
 from edgekit.calibrate.ranges import Ranges
@@ -31,6 +32,21 @@ def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float =
             {"float": str(float_path), "int8": str(target), "ranges": {k: list(v) for k, v in ranges.by_tensor.items()}}
         )
     )
+    result = _carried_out(request, work, timeout_s)
+    if not result["ok"]:
+        raise UnsupportedModelError(
+            f"{ENGINE} refuses the model: {result['type']}: {result['message'].splitlines()[0][:300] if result['message'] else ''}",
+            hint="edgekit inspect MODEL shows the operators; --recipe float32 delivers the float model, which converted",
+            code="quantize_failed",
+            details={"trace": result["trace"]},
+        )
+    # Read again and written again: the engine's own writer leaves weights off the 16-byte boundaries that the schema demands.
+    tflite.write(tflite.read(target), target)
+    return target
+
+
+def _carried_out(request: Path, work: Path, timeout_s: float) -> dict[str, Any]:
+    """What the child process wrote as its result. Raises ConversionError when there is none."""
     result_file = work / "quantize-result.json"
     result_file.unlink(missing_ok=True)
     log = work / "quantize.log"
@@ -58,14 +74,5 @@ def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float =
             hint="--recipe float32 delivers the float model, which converted",
             details={"log_tail": log.read_text(errors="replace").splitlines()[-20:]},
         )
-    result = json.loads(result_file.read_text())
-    if not result["ok"]:
-        raise UnsupportedModelError(
-            f"{ENGINE} refuses the model: {result['type']}: {result['message'].splitlines()[0][:300] if result['message'] else ''}",
-            hint="edgekit inspect MODEL shows the operators; --recipe float32 delivers the float model, which converted",
-            code="quantize_failed",
-            details={"trace": result["trace"]},
-        )
-    # Read again and written again: the engine's own writer leaves weights off the 16-byte boundaries that the schema demands.
-    tflite.write(tflite.read(target), target)
-    return target
+    result: dict[str, Any] = json.loads(result_file.read_text())
+    return result
