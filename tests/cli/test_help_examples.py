@@ -59,7 +59,7 @@ def test_examples_run(tmp_path: Path) -> None:
     for line in lines:
         if line in NOT_TYPED:
             continue
-        # ten seconds of measurement say no more here than two
-        said = run(*shlex.split(re.sub(r"--duration \d+s", "--duration 2s", line))[1:], cwd=tmp_path)
+        # ten seconds of measurement say no more here than one
+        said = run(*shlex.split(re.sub(r"--duration \d+s", "--duration 1s", line))[1:], cwd=tmp_path)
         assert said.exit_code == 0, f"{line}\n{said.out}\n{said.err}"
         assert said.out
