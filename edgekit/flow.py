@@ -27,7 +27,8 @@ from edgekit.intake.formats import size_bytes
 from edgekit.intake.probe import require_runs
 from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import Audit, audit, audit_float
-from edgekit.quantize.recipe import FloatGates, Recipe
+from edgekit.quantize.contract import contract, weight_types
+from edgekit.quantize.recipe import FloatGates, Quantization, Recipe
 from edgekit.rewrite.passes import rewrite
 from edgekit.stages import Progress, Silent, StageRecord, Stages
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Preprocessing
@@ -319,7 +320,8 @@ def _quantized(
     ranges, digest = _calibrate(request, imported.model, data, stages)
     int8_path, repairs, audited = _quantize(request, imported.model, ranges, work, stages)
     evaluation = _evaluate(imported.model, int8_path, data, stages)
-    verdicts = gates.judge(recipe.gates, audited, evaluation)
+    wanted = contract(recipe.quantize or Quantization())
+    verdicts = gates.judge(recipe.gates, audited, evaluation, wanted, weight_types(int8_path))
     found = replace(
         found,
         calibration=_calibration_record(data, digest, ranges),

@@ -16,12 +16,22 @@ from edgekit.values import Preprocessing
 
 @dataclasses.dataclass(frozen=True)
 class Quantization:
-    """What becomes an integer, and how. Each field names the only scheme of this version that it may have."""
+    """What becomes smaller than float32, and how.
+
+    ``weights``: "int8-per-channel" or "float16". ``activations``: "int8" and "int16" have ranges from calibration; "dynamic" ones are
+    float32 between operators and rounded to int8 inside of those with weights, anew for each input; "float32". ``io``: the type at
+    both ends.
+    """
 
     engine: str = "litert-quantizer"
     weights: str = "int8-per-channel"
     activations: str = "int8"
     io: str = "int8"
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether activations need ranges, and so calibration data."""
+        return self.activations in ("int8", "int16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +43,12 @@ class Calibration:
 
 @dataclasses.dataclass(frozen=True)
 class Gates:
-    """What the result must reach. Ratios in dB, ``agreement_min`` a fraction, ``accuracy_drop_max_points`` percentage points."""
+    """What the result must reach. Ratios in dB, ``agreement_min`` a fraction, ``accuracy_drop_max_points`` percentage points.
 
-    full_integer: bool = True
+    ``contract``: the file must be what ``[quantize]`` asks for, operator by operator and at both ends.
+    """
+
+    contract: bool = True
     parity_min_db: float = 80.0
     sqnr_min_db: float = 10.0
     constant_slices_max: int = 0
@@ -55,6 +68,7 @@ class Recipe:
     """A whole recipe. ``preprocessing`` is None where the recipe leaves it to the command line.
 
     A recipe without ``quantize`` has no ``calibration`` either and stops at the verified float model; its ``gates`` are FloatGates.
+    ``calibration`` is also None where the activations need no ranges.
     """
 
     name: str
@@ -67,14 +81,20 @@ class Recipe:
 
 KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "quantize.engine": ("litert-quantizer",),
-    "quantize.weights": ("int8-per-channel",),
-    "quantize.activations": ("int8",),
-    "quantize.io": ("int8",),
+    "quantize.weights": ("int8-per-channel", "float16"),
+    "quantize.activations": ("int8", "int16", "dynamic", "float32"),
+    "quantize.io": ("int8", "int16", "float32"),
     "calibration.ranges": ("min-max",),
     "preprocessing.fit": ("short-side", "stretch", "letterbox", "pad-right"),
     "preprocessing.filter": ("bilinear", "bicubic", "nearest"),
     "preprocessing.color": ("rgb", "bgr", "gray"),
 }
+SCHEMES = frozenset({
+    ("int8-per-channel", "int8", "int8"), ("int8-per-channel", "int8", "float32"),
+    ("int8-per-channel", "int16", "int16"), ("int8-per-channel", "int16", "float32"),
+    ("int8-per-channel", "dynamic", "float32"), ("float16", "float32", "float32"),
+})  # fmt: skip
+"""Weights, activations and ends that go together."""
 SEE = "see recipes/full-int8.toml: every key with what it means"
 LIMITS: Mapping[str, tuple[float, float]] = {
     "gates.parity_min_db": (0.0, 300.0),
@@ -122,7 +142,7 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
     allowed = ["name", "description", *_TABLES]
     _refuse_unknown(data, allowed, where, "")
     float_only = "quantize" not in data and "calibration" not in data
-    for key in ("name", "gates") if float_only else ("name", "quantize", "calibration", "gates"):
+    for key in ("name", "gates") if float_only else ("name", "quantize", "gates"):
         if key not in data:
             raise RecipeError(
                 f"{where}: {key} is missing: a recipe is complete on its own",
@@ -133,6 +153,8 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
             raise RecipeError(f"{where}: {key} = {data[key]!r} should be a text", hint=SEE)
     kinds = {**_TABLES, "gates": FloatGates} if float_only else _TABLES
     tables = {key: _table(key, kinds[key], data[key], where) for key in kinds if key in data}
+    if not float_only:
+        _check_scheme(tables["quantize"], "calibration" in tables, where)
     return Recipe(
         name=data["name"],
         description=data.get("description", ""),
@@ -141,6 +163,23 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
         calibration=tables.get("calibration"),
         gates=tables["gates"],
     )
+
+
+def _check_scheme(quantize: Quantization, calibrated: bool, where: str) -> None:
+    """Raises RecipeError for parts that do not go together."""
+    if (quantize.weights, quantize.activations, quantize.io) not in SCHEMES:
+        possible = "; ".join(sorted(f"{' '.join(scheme)}" for scheme in SCHEMES))
+        raise RecipeError(
+            f"{where}: weights {quantize.weights}, activations {quantize.activations} and io {quantize.io} do not go together",
+            hint=f"possible (weights, activations, io): {possible}",
+        )
+    if quantize.calibrates and not calibrated:
+        raise RecipeError(f"{where}: calibration is missing: a recipe is complete on its own", hint=SEE)
+    if calibrated and not quantize.calibrates:
+        raise RecipeError(
+            f"{where}: activations {quantize.activations!r} have no ranges to calibrate, and there is a table [calibration]",
+            hint="leave out [calibration]",
+        )
 
 
 def _table(key: str, kind: Any, values: Any, where: str) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from edgekit.quantize.audit import Audit
+from edgekit.quantize.contract import Contract, breaches
 from edgekit.quantize.recipe import Gates
 from edgekit.values import GateResult, Verdict
 from edgekit.verify.accuracy import Accuracy, Evaluation, OutputInt8
@@ -12,10 +14,12 @@ from edgekit.verify.measures import words_db
 from edgekit.verify.parity import Parity
 
 
-def judge(limits: Gates, audit: Audit, evaluation: Evaluation) -> tuple[GateResult, ...]:
-    """Every gate of the recipe, the worst output deciding."""
+def judge(
+    limits: Gates, audit: Audit, evaluation: Evaluation, wanted: Contract, weights: Counter[str]
+) -> tuple[GateResult, ...]:
+    """Every gate of the recipe, the worst output deciding. ``wanted`` and ``weights`` as :mod:`edgekit.quantize.contract` has them."""
     outputs = evaluation.int8.outputs
-    results = [_full_integer(audit)] if limits.full_integer else []
+    results = [_contract(wanted, audit, weights)] if limits.contract else []
     results.append(_biases(audit))
     results += [_constant_slices(outputs, limits.constant_slices_max), _sqnr(outputs, limits.sqnr_min_db)]
     results += _agreement(outputs, limits.agreement_min)
@@ -42,17 +46,27 @@ def all_passed(results: Sequence[GateResult], *, allow_undecided: bool) -> bool:
     return not any(result.verdict in refused for result in results)
 
 
-def _full_integer(audit: Audit) -> GateResult:
-    floats = [f"{count.op} x{count.float_count}" for count in audit.operators if count.float_count]
-    ends = [f"{end.name} is {end.dtype}" for end in audit.io if end.dtype.startswith("float")]
+def _contract(wanted: Contract, audit: Audit, weights: Counter[str]) -> GateResult:
+    said = breaches(wanted, audit, weights)
     reasons = {operator.op: operator.reason for operator in audit.float_operators}
-    if audit.full_integer:
-        message = f"all {audit.operators_total} operators and both ends are integer"
+    if not said:
+        message = _kept(wanted, audit, weights)
     else:
         causes = "; ".join(f"{op}: {reason}" for op, reason in reasons.items() if op not in ("QUANTIZE", "DEQUANTIZE"))
-        message = f"not integer: {', '.join(floats + ends)}" + (f" ({causes})" if causes else "")
-    verdict = Verdict.PASSED if audit.full_integer else Verdict.FAILED
-    return GateResult("full-integer", verdict, float(len(audit.float_operators)), 0.0, message)
+        message = f"not {wanted.name}: {', '.join(said)}" + (f" ({causes})" if causes and wanted.integer else "")
+    verdict = Verdict.FAILED if said else Verdict.PASSED
+    return GateResult(wanted.name, verdict, float(len(audit.float_operators)), 0.0 if wanted.integer else None, message)
+
+
+def _kept(wanted: Contract, audit: Audit, weights: Counter[str]) -> str:
+    if wanted.weights:
+        return f"{weights[wanted.weights]} constants are {wanted.weights}, both ends {wanted.end}"
+    inside = f"all {audit.operators_total} operators" if not wanted.borders else "every operator between the ends"
+    return (
+        f"{inside} and both ends are integer"
+        if not wanted.borders
+        else f"{inside} is integer, both ends are {wanted.end}"
+    )
 
 
 def _biases(audit: Audit) -> GateResult:

@@ -61,7 +61,7 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
         (r"(?s)\[calibration\].*?\n\n", "", "calibration is missing: a recipe is complete on its own"),
         ('(?m)^name = "full-int8"', "", "name is missing"),
         ('(?m)^name = "full-int8"', "name = 8", "name = 8 should be a text"),
-        ("full_integer = true", 'full_integer = "yes"', "gates.full_integer = 'yes' should be a bool, like True"),
+        ("contract = true", 'contract = "yes"', "gates.contract = 'yes' should be a bool, like True"),
         (
             "constant_slices_max = 0",
             "constant_slices_max = 0.5",
@@ -74,7 +74,7 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
         (
             'activations = "int8"',
             'activations = "int4"',
-            "quantize.activations = 'int4' is not possible -> possible: int8",
+            "quantize.activations = 'int4' is not possible -> possible: int8, int16, dynamic, float32",
         ),
         (
             'ranges = "min-max"',

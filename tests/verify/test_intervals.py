@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from edgekit.errors import DataError
 from edgekit.quantize.audit import Audit, FloatOperator, IoType, OperatorCount
-from edgekit.quantize.recipe import Gates
+from edgekit.quantize.contract import contract
+from edgekit.quantize.recipe import Gates, Quantization
 from edgekit.values import FloatModel, GateResult, IoSpec, SourceModel, Verdict
 from edgekit.verify import gates
 from edgekit.verify.accuracy import (
@@ -97,7 +99,8 @@ def judged(
     audit: Audit, outputs: list[OutputInt8], found: Accuracy | None = None, **limits: float
 ) -> dict[str, GateResult]:
     chosen = Gates(**{**Gates().__dict__, **limits})
-    results = gates.judge(chosen, audit, Evaluation(Int8Result(100, tuple(outputs)), found))
+    wanted = contract(Quantization())
+    results = gates.judge(chosen, audit, Evaluation(Int8Result(100, tuple(outputs)), found), wanted, Counter())
     return {result.name: result for result in results}
 
 
@@ -138,7 +141,7 @@ def test_full_integer_lists_operators_ends_and_reasons() -> None:
     gate = judged(audit, [output()])["full-integer"]
     assert gate.verdict is Verdict.FAILED
     assert "LEAKY_RELU x1" in gate.message and "y is float32" in gate.message and "no int8 form" in gate.message
-    assert "full-integer" not in judged(audit, [output()], full_integer=False)
+    assert "full-integer" not in judged(audit, [output()], contract=False)
 
 
 def test_undecided_stops_unless_it_is_allowed_and_failed_always_does() -> None:
