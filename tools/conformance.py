@@ -2,7 +2,7 @@
 """Conformance: the ONNX package's own node tests through edgekit's import, and through plain onnx2tf for comparison.
 
 usage: .venv/bin/python tools/conformance.py [--judge edgekit|plain-2x|plain-1x] [--frontends onnx2tf,tensorflow] [--sample N] [--only WORD]
-                                             [--again refused,wrong] [--results FOLDER] [--table]
+                                             [--again refused,wrong [--run WORD]] [--results FOLDER] [--table]
 
 Each case ends as
 
@@ -11,8 +11,8 @@ Each case ends as
   dead        a file was delivered, and the interpreter does not run it
   wrong       a file was delivered, and it is not right
 
-Results are kept in FOLDER/JUDGE.jsonl (default: conformance/) as they come: a run that was interrupted goes on where it stopped, and --again
-repeats those with such a verdict. --table writes docs/conformance.md from the results of all three judges. Converters, importer and
+Results are kept in FOLDER/JUDGE.jsonl (default: conformance/) as they come: a run that was interrupted goes on where it stopped. --again
+repeats those with such a verdict, but for what the same --run (default: the commit) has repeated already. --table writes docs/conformance.md from the results of all three judges. Converters, importer and
 judge are workers that stay and are started again after a crash or a hang, which costs one case. Needs the front ends that are asked for.
 """
 
@@ -23,6 +23,7 @@ import json
 import os
 import queue
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -48,8 +49,9 @@ HERE = Path(__file__).parent
 class Run:
     """One judge over the cases; ``work`` is emptied case by case."""
 
-    def __init__(self, judge: str, frontends: str, work: Path) -> None:
+    def __init__(self, judge: str, frontends: str, work: Path, commit: str) -> None:
         self._edgekit = judge == "edgekit"
+        self._commit = commit
         self._work = work
         self._renew = frontends.count(",") + 1
         env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
@@ -76,6 +78,7 @@ class Run:
             "operator": case.operator,
             **found,
             "seconds": round(time.monotonic() - started, 2),
+            "commit": self._commit,
         }
 
     def close(self) -> None:
@@ -126,6 +129,24 @@ def _python_of(frontend: str) -> str:
     return str(frontends.require([frontend])[0].python)
 
 
+def present_commit() -> str:
+    """The commit that is checked out, with a "+" when files differ from it; a copy without history says it in a file ``COMMIT``."""
+    note = ROOT / "COMMIT"
+    if note.is_file():
+        return note.read_text().strip()
+    try:
+        said = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return said.stdout.strip()
+
+
 def known_results(file: Path) -> dict[str, dict[str, Any]]:
     """The last record of each case in a results file."""
     lines = file.read_text().splitlines() if file.exists() else []
@@ -142,6 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", metavar="WORD", help="cases with this in their names")
     parser.add_argument("--again", default="", metavar="VERDICT,...", help="repeat cases that ended so")
+    parser.add_argument("--run", default="", metavar="WORD", help="name of the run that --again belongs to")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many at once")
     parser.add_argument("--results", type=Path, default=Path("conformance"), metavar="FOLDER")
     parser.add_argument("--table", action="store_true", help="only write docs/conformance.md")
@@ -167,18 +189,24 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     file = options.results / f"{options.judge}.jsonl"
     known = known_results(file)
     again = set(options.again.split(",")) - {""}
-    waiting = [case for case in cases if case.name not in known or known[case.name]["verdict"] in again]
+    commit = present_commit()
+    label = options.run or commit
+
+    def is_done(name: str) -> bool:
+        return name in known and (known[name]["verdict"] not in again or known[name].get("run") == label)
+
+    waiting = [case for case in cases if not is_done(case.name)]
     with tempfile.TemporaryDirectory(prefix="edgekit-conformance-") as work, file.open("a") as output:
         running = queue.SimpleQueue[Run]()
         for job in range(options.jobs):
             folder = Path(work, str(job))
             folder.mkdir()
-            running.put(Run(options.judge, options.frontends, folder))
+            running.put(Run(options.judge, options.frontends, folder, commit))
 
         def one(case: conformance_cases.Case) -> dict[str, Any]:
             run = running.get()
             try:
-                return run.case(case)
+                return {**run.case(case), "run": label}
             finally:
                 running.put(run)
 

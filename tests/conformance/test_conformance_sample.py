@@ -26,6 +26,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> argparse.Namespace:
         seed=11,
         only="",
         again="",
+        run="",
         jobs=1,
         results=tmp_path_factory.mktemp("conformance"),
     )
