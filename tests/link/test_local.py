@@ -79,7 +79,7 @@ def test_put_that_fails_leaves_what_was_there(link: Link, tmp_path: Path, monkey
     def disk_full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("edgekit.link.local.shutil.copyfileobj", disk_full)
+    monkeypatch.setattr("edgekit.link.local.os.fsync", disk_full)
     with pytest.raises(LinkError, match="No space left") as caught:
         link.put(tmp_path / "new", f"{tmp_path}/model")
     assert caught.value.code == "write_failed"

@@ -1,0 +1,130 @@
+"""A file put on a board so that it is there as a whole or not at all: written beside its place, hashed there, renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.errors import LinkError, UsageError
+
+if TYPE_CHECKING:
+    from edgekit.link.base import Link, Progress, Transfer
+
+HASH_BYTES_PER_S = 2e6
+"""No board is so slow: the oldest Raspberry Pi reads its card at 10 MB/s."""
+
+MAX_IDLE_ATTEMPTS = 3
+"""So many connections in a row may break before one more byte arrived."""
+
+_HASH_SCRIPT = """\
+[ -e "$1" ] || exit 44
+for words in 'sha256sum' 'shasum -a 256' 'openssl dgst -sha256 -r'; do
+  line=$($words <"$1" 2>/dev/null) && [ -n "$line" ] && { echo "$line"; exit 0; }
+done
+exec python3 -c 'import hashlib, sys
+digest = hashlib.sha256()
+for block in iter(lambda: sys.stdin.buffer.read(1 << 20), b""):
+    digest.update(block)
+print(digest.hexdigest())' <"$1"
+"""
+"""The file comes from stdin: names with a backslash change what sha256sum prints."""
+
+_MISSING = 44
+
+
+def upload(link: Link, local: Path, remote: str, *, resume: bool, progress: Progress | None) -> Transfer:
+    """See :meth:`edgekit.link.base.Link.put`."""
+    from edgekit.link.base import Transfer
+
+    digest, total_bytes = _hash_of(local)
+    remote = link.absolute(remote)
+    folder, base = posixpath.split(remote)
+    link.make_folder(folder)
+    mark = digest[:32] if resume else secrets.token_hex(16)
+    part = posixpath.join(folder, f".{base[:180]}.{mark}.part")
+    there = (link.size_bytes(part) or 0) if resume else 0
+    if there > total_bytes:
+        link.remove(part)
+        there = 0
+    try:
+        sent = _send(link, local, part, digest=digest, offset_bytes=there, total_bytes=total_bytes, progress=progress)
+        link.replace(part, remote)
+    except LinkError as error:
+        if _done_by_another(link, error, part, remote, digest):
+            return Transfer(digest, total_bytes, total_bytes - there)
+        if error.code in ("write_failed", "bytes_altered"):
+            link.remove(part)
+        raise
+    return Transfer(digest, total_bytes, sent)
+
+
+def hash_on_board(link: Link, remote: str) -> str:
+    """See :meth:`edgekit.link.base.Link.sha256`."""
+    remote = link.absolute(remote)
+    size = link.size_bytes(remote) or 0
+    done = link.run(["sh", "-c", _HASH_SCRIPT, "sh", remote], timeout_s=30.0 + size / HASH_BYTES_PER_S, idempotent=True)
+    word = done.text.split(maxsplit=1)[0] if done.text else ""
+    if done.returncode == 0 and len(word) == 64:
+        return word
+    if done.returncode == _MISSING:
+        raise LinkError(f"{remote} does not exist", code="file_missing")
+    raise LinkError(
+        f"{remote} cannot be hashed on {link.name} (exit {done.returncode})",
+        code="hash_unavailable",
+        hint="the board needs one of sha256sum, shasum, openssl or python3",
+        details={"stderr": done.stderr.decode("utf-8", "replace")[-2000:]},
+    )
+
+
+def _send(
+    link: Link, local: Path, part: str, *, digest: str, offset_bytes: int, total_bytes: int, progress: Progress | None
+) -> int:
+    """Brings ``part`` to hold ``local``; the bytes that had to travel. A part that was resumed and is wrong is sent anew, once."""
+    _append_all(link, local, part, offset_bytes=offset_bytes, progress=progress)
+    arrived = link.sha256(part)
+    if arrived != digest and offset_bytes:
+        link.remove(part)
+        _append_all(link, local, part, offset_bytes=0, progress=progress)
+        offset_bytes, arrived = 0, link.sha256(part)
+    if arrived != digest:
+        raise LinkError(
+            f"other bytes arrived on {link.name} than were sent: sha256 {arrived[:16]}... there, {digest[:16]}... here",
+            code="bytes_altered",
+            hint="try again; if it stays so, the board's storage or memory is failing (see dmesg there)",
+            details={"sent": digest, "arrived": arrived},
+        )
+    return total_bytes - offset_bytes
+
+
+def _append_all(link: Link, local: Path, part: str, *, offset_bytes: int, progress: Progress | None) -> None:
+    """Appends over as many connections as it takes, as long as each brings some bytes."""
+    idle = 0
+    while True:
+        try:
+            link.append(local, part, offset_bytes=offset_bytes, progress=progress)
+            return
+        except LinkError as error:
+            if error.code != "link_lost" or idle >= MAX_IDLE_ATTEMPTS:
+                raise
+        there = link.size_bytes(part) or 0  # connects anew, and waits for it
+        idle = 0 if there > offset_bytes else idle + 1
+        offset_bytes = there
+
+
+def _done_by_another(link: Link, error: LinkError, part: str, remote: str, digest: str) -> bool:
+    """Whether somebody else put the same bytes there meanwhile, and took the part with him."""
+    if error.code not in ("file_missing", "write_failed") or link.exists(part) or not link.exists(remote):
+        return False
+    return link.sha256(remote) == digest
+
+
+def _hash_of(local: Path) -> tuple[str, int]:
+    try:
+        with open(local, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return digest, file.tell()
+    except OSError as error:
+        raise UsageError(f"{local} cannot be read: {error.strerror or error}") from error
