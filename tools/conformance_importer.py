@@ -29,7 +29,8 @@ from edgekit.stages import Silent, Stages
 
 LIMIT_DB = 80.0
 VARIANTS = 3
-"""Inputs beside the test's own: its float values, shuffled within each tensor, so that they stay in the operator's domain."""
+"""Inputs beside the test's own: its float values and lists of conditions, shuffled within each tensor, so that they stay in the operator's
+domain (not so masks of several axes, where a row without any member has no result)."""
 
 Sample = dict[str, np.ndarray[Any, Any]]
 
@@ -127,7 +128,8 @@ def _truth(door: OnnxSource, data: Path) -> Truth:
 
 
 def _shuffled(value: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    if value.dtype.kind != "f" or value.size < 2:
+    moves = value.dtype.kind == "f" or (value.dtype.kind == "b" and value.ndim == 1)
+    if not moves or value.size < 2:
         return value
     return rng.permutation(value.reshape(-1)).reshape(value.shape)
 

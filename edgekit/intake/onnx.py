@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -72,17 +72,22 @@ class OnnxSource:
         """Nothing is held."""
 
     def reference(self, *, threads: int, finite_only: bool = True) -> OnnxReference:
-        """The model in ONNX Runtime; where that lacks a composed operator, with the operator as ONNX defines it by simpler ones.
+        """The model in ONNX Runtime; where that lacks a composed operator, with the operator as ONNX defines it by simpler ones; where it
+        lacks the last version of one, with the version before, if that is the same but for the types.
 
-        Raises ModelFileError when it cannot load the model either way.
+        Raises ModelFileError when it cannot load the model in any of these forms.
         """
         try:
             return OnnxReference(self.copy, self.output_names, threads=threads, finite_only=finite_only)
         except ModelFileError:
-            spelled_out = _spelled_out(self.copy)
-            if spelled_out is None:
-                raise
-        return OnnxReference(spelled_out, self.output_names, threads=threads, finite_only=finite_only)
+            for form, words in _other_forms(self.copy):
+                try:
+                    found = OnnxReference(form, self.output_names, threads=threads, finite_only=finite_only)
+                except ModelFileError:
+                    continue
+                found.name += words
+                return found
+            raise
 
     def routes(self, sessions: Mapping[str, Session] | None = None) -> list[OnnxRoute]:
         """One for each installed front end; ``sessions`` are workers by front end that serve several models."""
@@ -198,22 +203,25 @@ def _needs_simplifying(model: onnx.ModelProto) -> bool:
     return bool(kinds - _SMALL_GRAPH_OPERATORS)
 
 
-def _spelled_out(path: Path) -> Path | None:
-    """A copy without composed operators, or None where there are none."""
+def _other_forms(path: Path) -> Iterator[tuple[Path, str]]:
+    """Copies of the model that mean the same, and what to add to the runtime's name: without composed operators, of older opsets."""
     import onnx
 
     from edgekit.intake.digest import functions
+    from edgekit.intake.onnx_opset import as_older
 
     model = onnx.load(str(path))
+    form = path.with_name("other-form.onnx")
+    for version, older in as_older(model):
+        _save(older, form)
+        yield form, f" (as opset {version})"
     try:
         changed = functions.apply(model)
     except Exception:  # onnx's inliner refuses contradictory models with errors of its own
-        return None
-    if not changed:
-        return None
-    spelled_out = path.with_name("spelled-out.onnx")
-    _save(model, spelled_out)
-    return spelled_out
+        return
+    if changed:
+        _save(model, form)
+        yield form, ""
 
 
 def _digested(
@@ -225,7 +233,7 @@ def _digested(
     """
     import onnx
 
-    from edgekit.intake.digest.run import digest
+    from edgekit.intake.digest.run import PASSES, digest
 
     rewritten, said = work / "rewritten.onnx", work / "rewritten.json"
     if not said.is_file():
@@ -239,7 +247,9 @@ def _digested(
     done = tuple(json.loads(said.read_text()))
     if not done:
         raise ConversionError("there is nothing in the graph to rewrite", code=NOTHING_TO_REWRITE)
-    return dataclasses.replace(source, plain=rewritten, simplify=True), done
+    # Simplification would take a Reshape to the declared shape away again: by the declaration it does nothing.
+    simplify = PASSES["declared_outputs"] not in done
+    return dataclasses.replace(source, plain=rewritten, simplify=simplify), done
 
 
 def _plainly(values: Sample, source: OnnxSource) -> Sample:
@@ -274,7 +284,7 @@ def to_float(
     float_path = folder / "float.tflite"
     adopt(converted, inputs=inputs, outputs=outputs, to=float_path)
     refuse_placeholders(float_path, source.plain, frontend=frontend)
-    real = _integer_inputs(float_path, source, samples[0])
+    real = _plain_inputs(float_path, source, samples[0])
     require_runs(float_path, what="the float model", timeout_s=timeout_s, inputs=real)
     matched = _matched(source, float_path, samples, references)
     model = FloatModel(float_path, source.source, *matched, frontend, converted.versions)
@@ -282,19 +292,21 @@ def to_float(
     return Delivered(model, converted.peak_rss_bytes, remarks)
 
 
-def _integer_inputs(path: Path, source: OnnxSource, sample: Sample) -> Path | None:
-    """A file with the real values of the integer inputs, for the probe: a shape, an index or a count is not just any number."""
+def _plain_inputs(path: Path, source: OnnxSource, sample: Sample) -> Path | None:
+    """A file with the real values of inputs whose order of axes is no question, for the probe: of integers, and of floats with one
+    axis or none. A shape, an index, a count, a limit or a step is not just any number."""
     import numpy as np
 
     graph = tflite.graph(tflite.read(path))
     found = {}
     for position, (spec, index) in enumerate(zip(source.inputs, graph.inputs, strict=True)):
         tensor, value = graph.tensors[index], sample[spec.name]
-        if value.dtype.kind in "iub" and value.size == math.prod(tensor.shape) and tensor.dtype != "float32":
+        plain = value.dtype.kind in "iub" or (value.dtype.kind == "f" and value.ndim <= 1)
+        if plain and value.size == math.prod(tensor.shape) and (tensor.dtype == "float32") == (value.dtype.kind == "f"):
             found[str(position)] = value.astype(tensor.dtype).reshape(tuple(tensor.shape))
     if not found:
         return None
-    target = path.with_name("integer-inputs.npz")
+    target = path.with_name("plain-inputs.npz")
     np.savez(target, **found)  # type: ignore[arg-type]
     return target
 

@@ -371,3 +371,25 @@ def test_shapes() -> None:
     model = onnx_model(nodes, {"x": [1, 3, 8, 8]}, {"y": None}, {"w": random(4, 3, 3, 3)})
     after = applied("shapes", model, {"x": random(1, 3, 8, 8)})
     assert [size.dim_value for size in after.graph.output[0].type.tensor_type.shape.dim] == [1, 4, 3, 3]
+
+
+def test_declared_outputs() -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["v", "i"], axis=1)
+    relu = helper.make_node("Relu", ["v"], ["r"])
+    outputs = {"v": [2, 3], "r": [2, 3]}
+    model = onnx_model([node, relu], {"x": [2, 5], "k": [1]}, outputs, dtypes={"k": "int64", "i": "int64"})
+    after = applied("declared_outputs", model, {"x": random(2, 5), "k": np.array([3])})
+    assert kinds(after) == ["TopK", "Relu", "Reshape", "Reshape"]
+    assert unchanged("declared_outputs", after)
+    inputs = {"x": random(2, 5), "k": np.array([2])}
+    with pytest.raises(Exception, match="eshape"):
+        run(after, inputs)
+
+
+def test_declared_outputs_that_follow_from_the_graph_are_left_alone() -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["v", "i"], axis=1)
+    model = onnx_model([node], {"x": [2, 5]}, {"v": [2, 3]}, {"k": np.array([3])})
+    assert unchanged("declared_outputs", model)
+    open_size = onnx_model([node], {"x": [2, 5], "k": [1]}, {"v": [2, 3]}, dtypes={"k": "int64"})
+    open_size.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "k"
+    assert unchanged("declared_outputs", open_size)

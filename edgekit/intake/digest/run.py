@@ -31,6 +31,7 @@ PASSES: Mapping[str, str] = {
     "resize": "resizing spelled out as products",
     "ranks": "constants given all axes of what they are combined with",
     "shapes": "output shapes declared",
+    "declared_outputs": "outputs given the shape that the file declares",
 }
 """Modules of this package, in the order in which they run, and what each does in the words of a report."""
 LEAST_DB = 110.0
