@@ -1,9 +1,10 @@
 """Damaged files must end in an error that a user can act on: never in a traceback, a hang or a dead process.
 
-    python tools/fuzz.py --out DIR [--formats onnx,tflite,npz,npy] [--light 2000] [--whole 100] [--seed 0]
+    python tools/fuzz.py --out DIR [--formats onnx,tflite,keras,h5,savedmodel,pt2,npz,npy] [--light 2000] [--whole 100] [--seed 0]
 
 Seeds (sound files) are mutated and truncated, each case by its own number, so that any can be made again. Light cases go through the
-pre-flight and the readers in a warm worker; whole ones through a conversion (recipe float32). A case is good when it succeeds or ends in
+pre-flight and the readers in a warm worker; whole ones, of what passes there, through a conversion (recipe float32), for which the front
+ends of Keras files, SavedModels and PyTorch programs stay. Of archives and folders half the cases are damaged inside of a sound shell. A case is good when it succeeds or ends in
 an edgekit error of exit code 2 or 3. Results are kept line by line in ``DIR/results.jsonl``: what is there is not run again. Files of bad
 cases are kept in ``DIR/bad``. The exit status is 1 when there is a bad case.
 """
@@ -27,183 +28,17 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from fuzz_mutations import mutated, repacked, restructured, retarred, tarred, untarred  # noqa: E402
 
 LIGHT_S, WHOLE_S = 20.0, 240.0
 """Seconds after which a case counts as hanging."""
-_INTERESTING = (0, 1, 2, 3, 4, 16, 127, 128, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1)
 _ARRAY_FORMATS = ("npz", "npy")
-_REPLACED = (
-    b"Conv",
-    b"Relu",
-    b"Add",
-    b"Gemm",
-    b"Reshape",
-    b"Clip",
-    b"Concat",
-    b"Softmax",
-    b"MatMul",
-    b"TFL3",
-    b"PK\x03\x04",
-    b"descr",
-)
-
-
-def mutated(data: bytes, rng: random.Random, others: Sequence[bytes]) -> tuple[bytes, str]:
-    """``data`` damaged in one to four ways, and which."""
-    if rng.random() < 0.15:
-        return data[: rng.randrange(len(data))], "truncated"
-    words = []
-    for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        way = rng.choice((_bits, _bytes, _number, _cut, _insert, _repeat, _word, _splice))
-        data = way(data or b"\0", rng, others)
-        words.append(way.__name__[1:])
-    return data, "+".join(words)
-
-
-def _place(data: bytes, rng: random.Random) -> int:
-    """Often near the beginning or the end, where the structure is."""
-    reach = len(data) if rng.random() < 0.5 else min(len(data), 2048)
-    at = rng.randrange(max(reach, 1))
-    return len(data) - 1 - at if rng.random() < 0.4 else at
-
-
-def _bits(data: bytes, rng: random.Random, _: Sequence[bytes]) -> bytes:
-    changed = bytearray(data)
-    for _ in range(rng.choice((1, 2, 8, 64))):
-        changed[_place(data, rng)] ^= 1 << rng.randrange(8)
-    return bytes(changed)
-
-
-def _bytes(data: bytes, rng: random.Random, _: Sequence[bytes]) -> bytes:
-    at, size = _place(data, rng), rng.choice((1, 4, 16, 256))
-    fill = rng.choice((b"\0" * size, b"\xff" * size, rng.randbytes(size)))
-    return data[:at] + fill[: max(len(data) - at, 0)] + data[at + size :]
-
-
-def _number(data: bytes, rng: random.Random, _: Sequence[bytes]) -> bytes:
-    at = _place(data, rng) & ~3
-    return data[:at] + rng.choice(_INTERESTING).to_bytes(4, "little") + data[at + 4 :]
-
-
-def _cut(data: bytes, rng: random.Random, _: Sequence[bytes]) -> bytes:
-    at = _place(data, rng)
-    return data[:at] + data[at + rng.choice((1, 4, 64, 1024)) :]
-
-
-def _insert(data: bytes, rng: random.Random, _: Sequence[bytes]) -> bytes:
-    at = _place(data, rng)
-    return data[:at] + rng.randbytes(rng.choice((1, 4, 64))) + data[at:]
-
-
-def _repeat(data: bytes, rng: random.Random, _: Sequence[bytes]) -> bytes:
-    at, size = _place(data, rng), rng.choice((4, 64, 1024))
-    return data[: at + size] + data[at:]
-
-
-def _word(data: bytes, rng: random.Random, _: Sequence[bytes]) -> bytes:
-    here = [word for word in _REPLACED if word in data]
-    if not here:
-        return _bits(data, rng, ())
-    word = rng.choice(here)
-    places = [at for at in range(len(data)) if data.startswith(word, at)] if len(data) < 50_000 else [data.index(word)]
-    at = rng.choice(places)
-    other = rng.choice([item for item in _REPLACED if len(item) == len(word)] + [word[:-1] + b"x"])
-    return data[:at] + other + data[at + len(word) :]
-
-
-def _splice(data: bytes, rng: random.Random, others: Sequence[bytes]) -> bytes:
-    other = rng.choice(others) if others else data
-    return data[: _place(data, rng)] + other[_place(other, rng) :]
-
-
-def restructured(data: bytes, rng: random.Random) -> bytes:
-    """An ONNX model that still parses, with one to three things in it that do not fit."""
-    import onnx
-
-    model = onnx.ModelProto.FromString(data)
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        rng.choice((_kind, _attributes, _wiring, _without, _shapes, _versions))(model, rng)
-    return model.SerializeToString()
-
-
-def _node(model: Any, rng: random.Random) -> Any:
-    return rng.choice(model.graph.node) if model.graph.node else model.graph.node.add(op_type="Relu")
-
-
-def _kind(model: Any, rng: random.Random) -> None:
-    kinds = (
-        "Relu",
-        "Conv",
-        "LSTM",
-        "Loop",
-        "If",
-        "Scan",
-        "Reshape",
-        "NonZero",
-        "Nothing",
-        "TopK",
-        "Resize",
-        "Einsum",
-        "",
-        "Identity",
-    )
-    node = _node(model, rng)
-    node.op_type = rng.choice(kinds)
-    node.domain = rng.choice(("", "", "", "ai.onnx.ml", "com.microsoft", "made.up"))
-
-
-def _attributes(model: Any, rng: random.Random) -> None:
-    node = _node(model, rng)
-    if not node.attribute:
-        node.attribute.add(name=rng.choice(("axis", "pads", "group", "to")), i=rng.choice((-1, 0, 7, 2**40)), type=2)
-        return
-    item = rng.choice(node.attribute)
-    item.i = rng.choice((-(2**63), -1, 0, 1, 3, 2**31, 2**62))
-    if item.ints:
-        item.ints[rng.randrange(len(item.ints))] = rng.choice((-1, 0, 2, 5, 2**31))
-    if rng.random() < 0.2:
-        item.type = rng.randrange(0, 14)
-    if rng.random() < 0.2:
-        node.attribute.remove(item)
-
-
-def _wiring(model: Any, rng: random.Random) -> None:
-    node, other = _node(model, rng), _node(model, rng)
-    names = [*other.input, *other.output, "nowhere", ""]
-    if node.input and rng.random() < 0.7:
-        node.input[rng.randrange(len(node.input))] = rng.choice(names)
-    elif node.output:
-        node.output[rng.randrange(len(node.output))] = rng.choice(names)
-
-
-def _without(model: Any, rng: random.Random) -> None:
-    part = rng.choice((model.graph.node, model.graph.initializer, model.graph.input, model.graph.output))
-    if part:
-        del part[rng.randrange(len(part))]
-
-
-def _shapes(model: Any, rng: random.Random) -> None:
-    if model.graph.initializer and rng.random() < 0.5:
-        tensor = rng.choice(model.graph.initializer)
-        if tensor.dims and rng.random() < 0.7:
-            tensor.dims[rng.randrange(len(tensor.dims))] = rng.choice((-1, 0, 1, 2, 2**31, 2**62))
-        else:
-            tensor.data_type = rng.randrange(0, 30)
-        return
-    ends = [*model.graph.input, *model.graph.output]
-    if ends:
-        tensor_type = rng.choice(ends).type.tensor_type
-        tensor_type.elem_type = rng.choice((1, 1, 6, 7, 8, 9, 10, 11, 16, 99))
-        for dim in tensor_type.shape.dim:
-            if rng.random() < 0.3:
-                dim.dim_value = rng.choice((-1, 0, 1, 3, 2**20, 2**40))
-
-
-def _versions(model: Any, rng: random.Random) -> None:
-    model.ir_version = rng.choice((1, 3, 8, 10, 99))
-    for item in model.opset_import:
-        item.version = rng.choice((0, 1, 6, 7, 13, 21, 99))
+_ARCHIVES = ("keras", "pt2")
+_FOLDER = "savedmodel"
+_REQUESTS_OF_A_WORKER = 40
+"""Conversions after which a front end gets a new process: it leaks, and damaged files leave things behind."""
 
 
 # What runs in the worker: one line of JSON in (path, format, whole), one out.
@@ -247,11 +82,13 @@ def _light(request: dict[str, Any]) -> str:
         dataset = open_dataset(str(path), [spec], DataOptions())
         return f"{sum(1 for _ in dataset.iterate())} samples"
     from edgekit.intake import preflight
-    from edgekit.intake.inspect import inspect_model
+    from edgekit.intake.inspect import READABLE, inspect_model
     from edgekit.values import to_json
 
     findings = preflight.preflight(path)
     preflight.require(findings, path)
+    if request["format"] not in READABLE:
+        return "read"
     json.dumps(to_json(inspect_model(path, run_interpreter=False)), allow_nan=False)
     return "read"
 
@@ -260,12 +97,55 @@ def _whole(request: dict[str, Any]) -> str:
     from edgekit import flow
     from edgekit.quantize import recipe
 
+    if request["format"] in (*_ARCHIVES, "h5", _FOLDER):
+        keep_front_ends(Path(request["path"]).parents[1] / "front-ends")
     out = Path(request["path"]).with_suffix(".bundle")
     asked = flow.ConvertRequest(
         model=Path(request["path"]), data=None, out=out, recipe=recipe.load("float32"), timeout_s=60.0, force=True
     )
     done = flow.convert(asked)
     return "passed" if done.passed else "not passed"
+
+
+class KeptSession:
+    """Stands for :class:`edgekit.intake.session.Session`: one worker of each front end serves conversion after conversion."""
+
+    place: Path
+    kept: dict[str, tuple[Any, int]] = {}
+
+    def __init__(self, frontend: Any, work: Path, *, tick: Any = None) -> None:
+        from edgekit.intake.session import Session
+
+        self.frontend = frontend
+        session, served = self.kept.get(frontend.name, (None, _REQUESTS_OF_A_WORKER))
+        if served >= _REQUESTS_OF_A_WORKER:
+            if session is not None:
+                session.close()
+            self.place.mkdir(exist_ok=True)
+            session, served = Session(frontend, self.place), 0
+        self.kept[frontend.name] = (session, served + 1)
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def __enter__(self) -> KeptSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The worker stays."""
+
+    def close(self) -> None:
+        """The worker stays."""
+
+
+def keep_front_ends(place: Path) -> None:
+    """From here on conversions share their front ends' workers, whose logs lie in ``place``."""
+    from edgekit.intake import onnx, tensorflow_model, torch
+
+    KeptSession.place = place
+    for module in (onnx, tensorflow_model, torch):
+        module.Session = KeptSession  # type: ignore[attr-defined, misc, assignment]
 
 
 # What runs in the parent.
@@ -339,9 +219,31 @@ def seeds_of(kind: str, given: Sequence[Path]) -> list[tuple[str, bytes]]:
         else:
             np.save(buffer, array)
         return [(f"made.{kind}", buffer.getvalue())]
-    own = [*sorted((ROOT / "sample_models").glob(f"*.{kind}")), *sorted((ROOT / "tests").rglob(f"*.{kind}"))]
+    places = (ROOT / "sample_models", ROOT / "tests")
+    if kind == _FOLDER:
+        folders = sorted({graph.parent for place in places for graph in place.rglob("saved_model.pb")})
+        folders += [path for path in given if (path / "saved_model.pb").is_file()]
+        return [(path.name, content(path)) for path in folders]
+    own = [path for place in places for path in sorted(place.rglob(f"*.{kind}"))]
     files = [*own, *(path for path in given if path.suffix == f".{kind}")]
     return [(path.name, path.read_bytes()) for path in files]
+
+
+def content(path: Path) -> bytes:
+    """A file's bytes, or those of a whole folder in one piece."""
+    if path.is_file():
+        return path.read_bytes()
+    return tarred({p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()})
+
+
+def write(path: Path, data: bytes, kind: str) -> None:
+    """What :func:`content` gave, at ``path``."""
+    if kind != _FOLDER:
+        path.write_bytes(data)
+        return
+    for name, part in untarred(data).items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(part)
 
 
 def cases(
@@ -354,6 +256,10 @@ def cases(
         name, data = rng.choice(list(seeds))
         if kind == "onnx" and rng.random() < 0.5:
             changed, way = restructured(data, rng), "structure"
+        elif kind == _FOLDER:
+            changed, way = retarred(data, rng, [])
+        elif kind in _ARCHIVES and rng.random() < 0.5:
+            changed, way = repacked(data, rng, []), "members"
         else:
             changed, way = mutated(data, rng, others)
         yield f"{kind}/{seed}/{number}", name, way, changed
@@ -405,14 +311,14 @@ def _one(folder: Path, worker: Worker, key: str, kind: str, data: bytes, whole: 
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     path = place / f"case.{kind}"
-    path.write_bytes(data)
+    write(path, data, kind)
     started = time.monotonic()
     request = {"path": str(path), "format": kind, "whole": whole}
     answer = worker.ask(request, WHOLE_S if whole else LIGHT_S)
     left = [item.name for item in place.iterdir() if item.name not in (path.name, "case.bundle")]
     if left and answer["outcome"] != "BAD":
         answer = {"outcome": "BAD", "code": "left_behind", "message": ", ".join(left)}
-    if path.read_bytes() != data:
+    if content(path) != data:
         answer = {"outcome": "BAD", "code": "source_touched", "message": "the file is not what it was"}
     if answer["outcome"] == "BAD":
         bad = folder / "bad"
@@ -439,7 +345,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=Path("fuzz"))
-    parser.add_argument("--formats", default="onnx,tflite,npz,npy")
+    parser.add_argument("--formats", default="onnx,tflite,keras,h5,savedmodel,pt2,npz,npy")
     parser.add_argument("--light", type=int, default=2000, help="cases of each format through pre-flight and readers")
     parser.add_argument("--whole", type=int, default=0, help="cases of each model format through a whole conversion")
     parser.add_argument("--whole-bytes", type=int, default=400_000, help="largest seed for whole conversions")

@@ -51,7 +51,7 @@ def looks_like_onnx(head: bytes) -> bool:
     return False
 
 
-def fields(data: bytes) -> Iterator[Field]:
+def fields(data: bytes | memoryview) -> Iterator[Field]:
     """The fields of one message in order, the last of them possibly reaching beyond ``data``; stops at what is no field."""
     position = 0
     while position < len(data):
@@ -79,7 +79,7 @@ def missing_bytes(data: bytes) -> int:
     return max(0, end - len(data))
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def _varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The number at ``position`` and the position behind it; a number that is cut off or too long counts as one byte beyond the end."""
     value = 0
     for index in range(10):

@@ -57,7 +57,7 @@ def found(
 
 
 def preflight(path: str | Path) -> tuple[Finding, ...]:
-    """All findings for the ONNX or TFLite model at ``path``, the most serious first; none for other formats.
+    """All findings for the model at ``path``, the most serious first; none for what a function will make.
 
     Raises what the readers raise for a file that is no complete model. No weight of an external file is read.
     """
@@ -76,6 +76,18 @@ def preflight(path: str | Path) -> tuple[Finding, ...]:
         from edgekit.intake.preflight_tflite import tflite_findings
 
         findings = tflite_findings(tflite.read(path))
+    elif kind in ("keras", "h5"):
+        from edgekit.intake import preflight_keras
+
+        findings = (preflight_keras.archive_findings if kind == "keras" else preflight_keras.hdf5_findings)(Path(path))
+    elif kind == "savedmodel":
+        from edgekit.intake.preflight_savedmodel import savedmodel_findings
+
+        findings = savedmodel_findings(Path(path))
+    elif kind == "pt2":
+        from edgekit.intake.preflight_torch import program_findings
+
+        findings = program_findings(Path(path))
     return in_order(findings)
 
 

@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import os
 import shutil
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgekit.errors import ConversionError, ModelFileError, UnsupportedModelError, UsageError
+from edgekit.errors import ConversionError, UnsupportedModelError, UsageError
 from edgekit.intake import frontends, onnx
 from edgekit.intake.door import DoorOptions, Sample
 from edgekit.intake.formats import is_function
+from edgekit.intake.preflight_torch import require_program
 from edgekit.intake.session import Session
 from edgekit.values import IoSpec, SourceModel
 
@@ -96,6 +96,8 @@ def open_model(path: Path, options: DoorOptions) -> TorchSource:
     Raises FrontendMissingError without the front end, UsageError where a module's input shapes are not given, UnsupportedModelError
     for what PyTorch cannot export, in its own words.
     """
+    if not is_function(path):
+        require_program(path)
     (frontend,) = frontends.require([FRONTEND])
     folder = options.work / "torch-describe"
     folder.mkdir()
@@ -125,10 +127,6 @@ def _describe(session: Session, path: Path, options: DoorOptions, folder: Path, 
         shapes = {name: list(shape) for name, shape in options.input_shapes.items()}
         request.update(module=str(path), path=os.getcwd(), shapes=shapes)
     else:
-        if not zipfile.is_zipfile(path):
-            raise ModelFileError(
-                f"{path.name} is no exported program: a .pt2 file is a zip archive", code="not_a_model"
-            )
         private = folder / "program.pt2"
         shutil.copyfile(path, private)
         request.update(program=str(private))

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMATS = ("onnx", "tflite", "npz", "npy")
+FORMATS = ("onnx", "tflite", "keras", "h5", "savedmodel", "pt2", "npz", "npy")
 
 
 @pytest.fixture(scope="module")

@@ -192,7 +192,5 @@ def test_no_model_that_converts_is_refused(name: str) -> None:
     assert [item for item in findings if item.level is Level.REFUSE] == []
 
 
-def test_other_formats_have_no_findings(tmp_path: Path) -> None:
-    path = tmp_path / "net.h5"
-    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64))
-    assert preflight.preflight(path) == ()
+def test_what_a_function_will_make_has_no_findings() -> None:
+    assert preflight.preflight("module:function") == ()
