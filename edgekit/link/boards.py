@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.errors import UsageError
-from edgekit.link.local import whole_file
+from edgekit.link.base import Link
+from edgekit.link.local import LocalLink, whole_file
+from edgekit.link.questions import Questions
 
 LOCAL = "local"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -93,6 +95,21 @@ def set_board(name: str, **settings: Any) -> Board:
     board = dataclasses.replace(board, settings=kept)
     add_board(board)
     return board
+
+
+def open_link(name: str, *, questions: Questions | None = None) -> Link:
+    """The link to a board by its name; ``local`` is this machine.
+
+    Nothing is connected yet: the first use does it. ``questions`` is who is asked for a passphrase, a password or about a new host key;
+    without one only the environment answers (``EDGEKIT_PASSWORD``, ``EDGEKIT_PASSPHRASE``) and a new host key is refused.
+
+    Raises :class:`UsageError` (``board_unknown``) for a name that nobody added.
+    """
+    if name == LOCAL:
+        return LocalLink()
+    from edgekit.link.ssh import SshLink
+
+    return SshLink(find_board(name), questions=questions or Questions())
 
 
 def parse_address(text: str) -> tuple[str | None, str, int | None]:

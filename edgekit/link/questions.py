@@ -31,6 +31,11 @@ class Questions:
     confirm_host_key: Callable[[NewHostKey], bool] | None = None
     accept_new: bool = False
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is somebody who may answer differently the next time."""
+        return self.ask_secret is not None and os.environ.get(PASSWORD_VARIABLE) is None
+
     def password(self, prompt: str) -> str | None:
         """The password for the board: ``$EDGEKIT_PASSWORD``, else by asking."""
         return self._secret(PASSWORD_VARIABLE, prompt)
