@@ -1,7 +1,7 @@
-"""The int8 engine: litert-quantizer in a child process, fed with edgekit's own ranges.
+"""The engine: litert-quantizer in a child process, fed with edgekit's own ranges.
 
-Weights: symmetric int8, one scale for each output channel. Activations: asymmetric int8, one scale for each tensor, from the ranges
-given; its own calibrator (a moving average) is not used.
+Weights: symmetric int8, one scale for each output channel, or float16. Activations: asymmetric int8 or symmetric int16, one scale for each
+tensor, from the ranges given (its own calibrator, a moving average, is not used); or left float.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,21 @@ from edgekit import child
 from edgekit.calibrate.ranges import Ranges
 from edgekit.errors import ConversionError, UnsupportedModelError
 from edgekit.intake import tflite
+from edgekit.quantize.recipe import Quantization
 
 ENGINE = "litert-quantizer"
+FULL_INT8 = Quantization()
 
 
-def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float = 600.0) -> Path:
-    """The int8 model for ``float_path``, written into ``work``.
+def quantize(
+    float_path: Path,
+    ranges: Ranges | None,
+    *,
+    work: Path,
+    timeout_s: float = 600.0,
+    scheme: Quantization = FULL_INT8,
+) -> Path:
+    """The quantised model for ``float_path``, written into ``work``. ``ranges`` None where ``scheme`` needs none.
 
     Raises UnsupportedModelError when the engine refuses the model, ConversionError when it dies or runs out of time.
     """
@@ -29,7 +39,12 @@ def quantize(float_path: Path, ranges: Ranges, *, work: Path, timeout_s: float =
     request = work / "quantize.json"
     request.write_text(
         json.dumps(
-            {"float": str(float_path), "int8": str(target), "ranges": {k: list(v) for k, v in ranges.by_tensor.items()}}
+            {
+                "float": str(float_path),
+                "int8": str(target),
+                "ranges": None if ranges is None else {k: list(v) for k, v in ranges.by_tensor.items()},
+                "scheme": asdict(scheme),
+            }
         )
     )
     result = _carried_out(request, work, timeout_s)

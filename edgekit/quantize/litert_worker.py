@@ -14,22 +14,48 @@ by name instead."""
 
 
 def quantize(request: dict[str, Any]) -> dict[str, Any]:
-    """Static int8 with the ranges of the request; writes the file that the request names."""
+    """Quantises as the request's scheme says, with its ranges where there are any; writes the file that the request names."""
     import numpy as np
-    from litert_quantizer import algorithm_manager, qtyping, quantizer, recipe
+    from litert_quantizer import algorithm_manager, qtyping, quantizer
 
-    engine = quantizer.Quantizer(request["float"], recipe.static_wi8_ai8())
+    engine = quantizer.Quantizer(request["float"])
+    _configure(engine, request["scheme"])
     for operator in LEFT_FLOAT:
         engine.update_quantization_recipe(
             ".*", qtyping.TFLOperationName[operator], algorithm_key=algorithm_manager.AlgorithmName.NO_QUANTIZE
         )
-    ranges = {
+    ranges = request["ranges"] and {
         name: {"min": np.array([[low]], np.float32), "max": np.array([[high]], np.float32)}
         for name, (low, high) in request["ranges"].items()
     }
     result = engine.quantize(ranges, enable_progress_bar=False, enable_progress_report=False)
     Path(request["int8"]).write_bytes(result.quantized_model)
     return {"ok": True}
+
+
+def _configure(engine: Any, scheme: dict[str, str]) -> None:
+    """The engine's own recipe for a ``[quantize]`` of ours."""
+    from litert_quantizer import algorithm_manager, qtyping
+
+    every, operators = qtyping.TFLOperationName.ALL_SUPPORTED, qtyping.TFLOperationName
+    if scheme["weights"] == "float16":
+        weights = qtyping.TensorQuantizationConfig(num_bits=16, dtype=qtyping.TensorDataType.FLOAT)
+        config = qtyping.OpQuantizationConfig(
+            weight_tensor_config=weights,
+            compute_precision=qtyping.ComputePrecision.FLOAT,
+            explicit_dequantize=True,
+        )
+        casting = algorithm_manager.AlgorithmName.FLOAT_CASTING
+        engine.update_quantization_recipe(".*", every, config, algorithm_key=casting)
+    elif scheme["activations"] == "dynamic":
+        engine.add_dynamic_config(".*", every, num_bits=8)
+    else:
+        bits = 16 if scheme["activations"] == "int16" else 8
+        engine.add_static_config(".*", every, activation_num_bits=bits, weight_num_bits=8)
+        if scheme["io"] == "float32":
+            for end in (operators.INPUT, operators.OUTPUT):
+                none = algorithm_manager.AlgorithmName.NO_QUANTIZE
+                engine.update_quantization_recipe(".*", end, algorithm_key=none)
 
 
 def main(request_path: str) -> int:
