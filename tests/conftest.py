@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 _TESTS = Path(__file__).resolve().parent
-for _place in (_TESTS, _TESTS / "intake"):  # the helpers bundles, command_line, networks and tiny_models
+for _place in (_TESTS, _TESTS / "intake", _TESTS / "lab"):  # bundles, command_line, networks, tiny_models and the lab
     sys.path.insert(0, str(_place))
 
 from bundles import ONNX_FRONTENDS, SAMPLES, Bundle, convert, require_frontend  # noqa: E402
+from lab_fixtures import desk, frail_link, ground, lab_board, make_board, make_proxy, proxy, ssh_link  # noqa: E402, F401
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,20 @@ from edgekit.errors import LinkError
 Progress = Callable[[int, int], None]
 """Told ``(done_bytes, total_bytes)`` of a transfer, from the thread that called."""
 
+MOST_OUTPUT_BYTES = 64 << 20
+"""For each stream of a command. A program that says more is ended: nothing here reads so much, and it would fill the memory."""
+
 CONTROL_TIMEOUT_S = 30.0
 """For the short commands that a link runs for itself."""
+
+
+_FREE_SCRIPT = """\
+place=$1
+while [ ! -e "$place" ]; do place=$(dirname "$place"); done
+LC_ALL=C df -Pk "$place"
+"""
+
+_TAIL_BYTES = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +82,8 @@ class Link(abc.ABC):
         """Runs a program (no shell) and returns what it printed, both streams read to their end.
 
         ``stdin`` is what it reads, then end of file. A program that fails is no error here. One that takes longer than ``timeout_s`` is
-        ended with all its children, and :class:`LinkError` with code ``command_timeout`` is raised. When the link breaks meanwhile the
+        ended with all its children, and :class:`LinkError` with code ``command_timeout`` is raised (``output_too_large`` when it prints
+        without end); the last words of both streams are in its details. When the link breaks meanwhile the
         program is ended too, and the error has code ``link_lost``; only with ``idempotent`` is it run again over a new connection.
         """
 
@@ -155,6 +168,15 @@ class Link(abc.ABC):
 
         return hash_on_board(self, remote)
 
+    def free_bytes(self, remote: str) -> int | None:
+        """What a user may still write where ``remote`` is or will be; None when the board cannot say."""
+        done = self.run(
+            ["sh", "-c", _FREE_SCRIPT, "sh", self.absolute(remote)], timeout_s=CONTROL_TIMEOUT_S, idempotent=True
+        )
+        words = done.text.splitlines()[-1].split() if done.returncode == 0 and done.text else []
+        numbers = [word for word in words if word.isdigit()]
+        return int(numbers[2]) * 1024 if len(numbers) >= 3 else None
+
     def start_job(self, argv: Sequence[str], *, cwd: str, log: str) -> int:
         """Starts a program that outlives the link and returns its pid.
 
@@ -170,6 +192,23 @@ class Link(abc.ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def ended_early(
+    argv: Sequence[str], board: str, *, loud: bool, timeout_s: float, stdout: bytes, stderr: bytes
+) -> LinkError:
+    """What :meth:`Link.run` raises for a program that had to be ended."""
+    if loud:
+        what, code = f"printed more than {MOST_OUTPUT_BYTES >> 20} MiB", "output_too_large"
+    else:
+        what, code = f"did not end within {timeout_s:g} s", "command_timeout"
+    details = {"stdout_tail": tail(stdout), "stderr_tail": tail(stderr)}
+    return LinkError(f"{argv[0]} {what} on {board}, and was ended", code=code, details=details)
+
+
+def tail(stream: bytes) -> str:
+    """The last words of a stream, for an error's details."""
+    return stream[-_TAIL_BYTES:].decode("utf-8", "replace")
 
 
 def detached(argv: Sequence[str], *, cwd: str, log: str) -> list[str]:
@@ -189,6 +228,6 @@ def started_pid(completed: Completed) -> int:
         raise LinkError(
             f"the job could not be started (exit {completed.returncode})",
             code="start_failed",
-            details={"stderr": completed.stderr.decode("utf-8", "replace")[-2000:]},
+            details={"stderr": tail(completed.stderr)},
         )
     return int(completed.text)

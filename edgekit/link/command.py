@@ -10,19 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgekit.errors import LinkError
-from edgekit.link import remote_shell
-from edgekit.link.base import Completed
+from edgekit.link import base, remote_shell
+from edgekit.link.base import Completed, tail
 from edgekit.link.connect import STEP_TIMEOUT_S, Connection
 
 if TYPE_CHECKING:
     import paramiko
 
-MOST_OUTPUT_BYTES = 64 << 20
-"""For each stream. A program that says more is ended: nothing here reads so much, and it would fill the memory."""
-
 _BLOCK_BYTES = 1 << 16
 _LOOK_EVERY_S = 0.2
-_TAIL_BYTES = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +55,8 @@ def run_command(connection: Connection, argv: Sequence[str], *, timeout_s: float
     out, err = remote_shell.split(bytes(reader.stdout), token), remote_shell.split(bytes(reader.stderr), token)
     if complaint:
         _end(connection, out, token)
-        raise _ended(connection, argv, complaint, timeout_s, out, err)
+        said = {"stdout": out.output if out else b"", "stderr": err.output if err else b""}
+        raise base.ended_early(argv, connection.name, loud=complaint == "loud", timeout_s=timeout_s, **said)
     if status == -1 and not connection.alive:
         raise Orphaned(_orphan(reader, token), None)
     if out is None:
@@ -97,7 +94,7 @@ class _Reader:
                 open_ended = bool(block)
             except TimeoutError:
                 pass
-            if max(len(self.stdout), len(self.stderr)) > MOST_OUTPUT_BYTES:
+            if max(len(self.stdout), len(self.stderr)) > base.MOST_OUTPUT_BYTES:
                 return "loud"
             if time.monotonic() > end:
                 return "late"
@@ -108,7 +105,7 @@ class _Reader:
         return ""
 
     def _read_stderr(self, channel: paramiko.Channel) -> None:
-        while len(self.stderr) <= MOST_OUTPUT_BYTES:
+        while len(self.stderr) <= base.MOST_OUTPUT_BYTES:
             try:
                 block = channel.recv_stderr(_BLOCK_BYTES)
             except TimeoutError:
@@ -159,30 +156,6 @@ def _end(connection: Connection, out: remote_shell.Split | None, token: str) -> 
         end_orphan(connection, Orphan(out.group, token))
     except (Orphaned, LinkError):
         pass  # the watcher on the board does it when the connection closes
-
-
-def _ended(
-    connection: Connection,
-    argv: Sequence[str],
-    complaint: str,
-    timeout_s: float,
-    out: remote_shell.Split | None,
-    err: remote_shell.Split | None,
-) -> LinkError:
-    if complaint == "loud":
-        message, code = (
-            f"{argv[0]} on {connection.name} printed more than {MOST_OUTPUT_BYTES >> 20} MiB",
-            "output_too_large",
-        )
-    else:
-        message, code = f"{argv[0]} did not end within {timeout_s:g} s on {connection.name}", "command_timeout"
-    details = {"stdout_tail": tail(out.output if out else b""), "stderr_tail": tail(err.output if err else b"")}
-    return LinkError(f"{message}, and was ended", code=code, details=details)
-
-
-def tail(stream: bytes) -> str:
-    """The last words of a stream, for an error's details."""
-    return stream[-_TAIL_BYTES:].decode("utf-8", "replace")
 
 
 def _shell_unusable(connection: Connection, reader: _Reader, status: int) -> LinkError:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from edgekit.errors import LinkError, OutputError
-from edgekit.link.base import Completed, Link, Progress
+from edgekit.link import base
+from edgekit.link.base import Completed, Link, Progress, ended_early
 
 _BLOCK_BYTES = 1 << 20
+
+_LAST_WORDS_S = 5.0
 
 _NOT_FOUND = 127
 """The exit code that a shell, and so SSH, gives for a program that does not exist."""
@@ -47,17 +53,23 @@ class LocalLink(Link):
         except OSError as error:
             return Completed(tuple(argv), _NOT_FOUND, b"", str(error).encode())
         with process:
+            streams = _Streams(process, stdin)
             try:
-                stdout, stderr = process.communicate(stdin or None, timeout=timeout_s)
-            except BaseException as error:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                if not isinstance(error, subprocess.TimeoutExpired):
-                    raise
-                raise LinkError(
-                    f"{argv[0]} did not end within {timeout_s:g} s on this machine", code="command_timeout"
-                ) from error
-        return Completed(tuple(argv), process.returncode, stdout, stderr)
+                ended = streams.wait(timeout_s)
+            finally:  # interrupted, too
+                if streams.open:
+                    _kill_group(process)
+                    streams.close()
+        if not ended:
+            raise ended_early(
+                argv,
+                "this machine",
+                loud=streams.loud,
+                timeout_s=timeout_s,
+                stdout=bytes(streams.stdout),
+                stderr=bytes(streams.stderr),
+            )
+        return Completed(tuple(argv), process.returncode, bytes(streams.stdout), bytes(streams.stderr))
 
     def append(self, local: Path, remote: str, *, offset_bytes: int, progress: Progress | None = None) -> None:
         """See :meth:`edgekit.link.base.Link.append`."""
@@ -162,6 +174,64 @@ class LocalLink(Link):
 
     def _path(self, remote: str) -> Path:
         return Path(self.absolute(remote))
+
+
+class _Streams:
+    """A process's streams, each with a thread of its own, so that none waits for another."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes) -> None:
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.loud = False
+        self._process = process
+        self._threads = [threading.Thread(target=self._feed, args=(stdin,), daemon=True)] if stdin else []
+        for stream, kept in ((process.stdout, self.stdout), (process.stderr, self.stderr)):
+            assert stream is not None
+            self._threads.append(threading.Thread(target=self._drain, args=(stream, kept), daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def open(self) -> bool:
+        """Whether the process, or a child that holds its streams, is still there."""
+        return self._process.poll() is None or any(thread.is_alive() for thread in self._threads)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ended, streams and all, in time and without saying too much."""
+        end = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive():
+                return False
+        try:
+            self._process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return False
+        return not self.loud
+
+    def close(self) -> None:
+        """After the end was forced: what is still in the pipes is read."""
+        for thread in self._threads:
+            thread.join(_LAST_WORDS_S)
+
+    def _drain(self, stream: IO[bytes], kept: bytearray) -> None:
+        assert isinstance(stream, io.BufferedReader)
+        while block := stream.read1(_BLOCK_BYTES):
+            kept += block
+            if len(kept) > base.MOST_OUTPUT_BYTES:
+                self.loud = True
+                _kill_group(self._process)
+                return
+
+    def _feed(self, stdin: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stream:
+            stream.write(stdin)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -36,13 +36,15 @@ def first_line(argv: Sequence[str], token: str, stdin_bytes: int) -> bytes:
     newline = 'n=$(printf "\\nx"); n=${n%x}; ' if any("\n" in word for word in argv) else ""
     words = " ".join(_quoted(word) for word in argv)
     mark = f"printf '\\036{token} %s\\n' $$; printf '\\036{token}\\n' >&2; "
-    watcher = "(cat <&3; kill -0 $$ && kill -KILL -- -$$) >/dev/null 2>&1 &"
-    program = f"(exec 3<&-; exec {words})"
+    watcher = "(cat <&3; kill -0 $$ && kill -s KILL -- -$$) >/dev/null 2>&1 &"
+    program = f"(exec 2>&4 3<&- 4>&-; exec {words})"
     if stdin_bytes:
         work = f"{{ head -c {stdin_bytes} <&3; {watcher} }} | {program}"
     else:
         work = f"{watcher} {program}"
-    return f"exec 3<&0 </dev/null; {newline}{mark}{work}; exit $?\n".encode("utf-8", "surrogateescape")
+    return f"exec 3<&0 </dev/null; {newline}{mark}exec 4>&2 2>/dev/null; {work}; exit $?\n".encode(
+        "utf-8", "surrogateescape"
+    )
 
 
 def split(stream: bytes, token: str) -> Split | None:
@@ -61,7 +63,7 @@ def returncode(exit_status: int) -> int:
 
 def kill_group(group: int, token: str) -> list[str]:
     """The command that ends a process group, unless its number belongs to somebody else by now."""
-    script = 'grep -q "$2" "/proc/$1/cmdline" 2>/dev/null && kill -KILL -- "-$1"'
+    script = 'grep -q "$2" "/proc/$1/cmdline" 2>/dev/null && kill -s KILL -- "-$1"'
     return ["sh", "-c", script, "sh", str(group), f"edgekit-{token}"]
 
 

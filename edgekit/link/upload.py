@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.errors import LinkError, UsageError
+from edgekit.link.base import Progress, Transfer, tail
 
 if TYPE_CHECKING:
-    from edgekit.link.base import Link, Progress, Transfer
+    from edgekit.link.base import Link
 
 HASH_BYTES_PER_S = 2e6
 """No board is so slow: the oldest Raspberry Pi reads its card at 10 MB/s."""
 
 MAX_IDLE_ATTEMPTS = 3
 """So many connections in a row may break before one more byte arrived."""
+
+ASK_FOR_SPACE_BYTES = 1 << 20
+"""Smaller files are not worth the question."""
 
 _HASH_SCRIPT = """\
 [ -e "$1" ] || exit 44
@@ -37,8 +41,6 @@ _MISSING = 44
 
 def upload(link: Link, local: Path, remote: str, *, resume: bool, progress: Progress | None) -> Transfer:
     """See :meth:`edgekit.link.base.Link.put`."""
-    from edgekit.link.base import Transfer
-
     digest, total_bytes = _hash_of(local)
     remote = link.absolute(remote)
     folder, base = posixpath.split(remote)
@@ -49,16 +51,40 @@ def upload(link: Link, local: Path, remote: str, *, resume: bool, progress: Prog
     if there > total_bytes:
         link.remove(part)
         there = 0
+    _refuse_when_full(link, remote, total_bytes - there)
     try:
         sent = _send(link, local, part, digest=digest, offset_bytes=there, total_bytes=total_bytes, progress=progress)
         link.replace(part, remote)
     except LinkError as error:
         if _done_by_another(link, error, part, remote, digest):
             return Transfer(digest, total_bytes, total_bytes - there)
-        if error.code in ("write_failed", "bytes_altered"):
-            link.remove(part)
+        if error.code not in ("write_failed", "bytes_altered"):
+            raise
+        missing = total_bytes - (link.size_bytes(part) or 0)
+        free_bytes = link.free_bytes(folder)
+        link.remove(part)
+        if free_bytes is not None and free_bytes < missing:  # SFTP says no more than "Failure"
+            raise _full(link, remote, missing, free_bytes) from error
         raise
     return Transfer(digest, total_bytes, sent)
+
+
+def _refuse_when_full(link: Link, remote: str, needed_bytes: int) -> None:
+    """Raises when the file does not fit: found out by writing, it would take the last free byte from whatever runs there."""
+    if needed_bytes < ASK_FOR_SPACE_BYTES:
+        return
+    free_bytes = link.free_bytes(remote)
+    if free_bytes is not None and free_bytes < needed_bytes:
+        raise _full(link, remote, needed_bytes, free_bytes)
+
+
+def _full(link: Link, remote: str, needed_bytes: int, free_bytes: int) -> LinkError:
+    return LinkError(
+        f"the disk of {link.name} is full: {remote} needs {needed_bytes / 1e6:.1f} MB more, {free_bytes / 1e6:.1f} MB are free",
+        code="write_failed",
+        hint="make room there: df -h; du -xh / | sort -h | tail",
+        details={"needed_bytes": needed_bytes, "free_bytes": free_bytes},
+    )
 
 
 def hash_on_board(link: Link, remote: str) -> str:
@@ -75,7 +101,7 @@ def hash_on_board(link: Link, remote: str) -> str:
         f"{remote} cannot be hashed on {link.name} (exit {done.returncode})",
         code="hash_unavailable",
         hint="the board needs one of sha256sum, shasum, openssl or python3",
-        details={"stderr": done.stderr.decode("utf-8", "replace")[-2000:]},
+        details={"stderr": tail(done.stderr)},
     )
 
 
