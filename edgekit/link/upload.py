@@ -135,7 +135,11 @@ def _append_all(link: Link, local: Path, part: str, *, offset_bytes: int, progre
         except LinkError as error:
             if error.code != "link_lost" or idle >= MAX_IDLE_ATTEMPTS:
                 raise
-        there = link.size_bytes(part) or 0  # connects anew, and waits for it
+            broken = error
+        try:
+            there = link.size_bytes(part) or 0  # connects anew, and waits for it
+        except LinkError as error:
+            raise broken from error
         idle = 0 if there > offset_bytes else idle + 1
         offset_bytes = there
 
