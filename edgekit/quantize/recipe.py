@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from edgekit.calibrate.clipping import METHODS
 from edgekit.errors import RecipeError
 from edgekit.resources import did_you_mean, resource_folder
 from edgekit.values import Preprocessing
@@ -36,9 +37,17 @@ class Quantization:
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """How ranges are found. ``min-max``: the true extremes over all calibration samples."""
+    """How ranges are found: by one method for every tensor (:mod:`edgekit.calibrate.clipping`), or by "search" each by its own."""
 
-    ranges: str = "min-max"
+    ranges: str = "search"
+
+
+@dataclasses.dataclass(frozen=True)
+class Corrections:
+    """What is done about weights and biases: "auto" (kept where it helps on held-out calibration samples), "on" or "off"."""
+
+    bias: str = "auto"
+    rounding: str = "auto"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +86,7 @@ class Recipe:
     calibration: Calibration | None
     gates: Gates | FloatGates
     preprocessing: Preprocessing | None = None
+    corrections: Corrections | None = None
 
 
 KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
@@ -84,7 +94,9 @@ KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "quantize.weights": ("int8-per-channel", "float16"),
     "quantize.activations": ("int8", "int16", "dynamic", "float32"),
     "quantize.io": ("int8", "int16", "float32"),
-    "calibration.ranges": ("min-max",),
+    "calibration.ranges": ("search", *METHODS),
+    "corrections.bias": ("auto", "on", "off"),
+    "corrections.rounding": ("auto", "on", "off"),
     "preprocessing.fit": ("short-side", "stretch", "letterbox", "pad-right"),
     "preprocessing.filter": ("bilinear", "bicubic", "nearest"),
     "preprocessing.color": ("rgb", "bgr", "gray"),
@@ -107,6 +119,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
 _TABLES: Mapping[str, Any] = {
     "quantize": Quantization,
     "calibration": Calibration,
+    "corrections": Corrections,
     "gates": Gates,
     "preprocessing": Preprocessing,
 }
@@ -155,6 +168,7 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
     tables = {key: _table(key, kinds[key], data[key], where) for key in kinds if key in data}
     if not float_only:
         _check_scheme(tables["quantize"], "calibration" in tables, where)
+        _check_corrections(tables, where)
     return Recipe(
         name=data["name"],
         description=data.get("description", ""),
@@ -162,6 +176,7 @@ def parse(data: Mapping[str, Any], where: str) -> Recipe:
         quantize=tables.get("quantize"),
         calibration=tables.get("calibration"),
         gates=tables["gates"],
+        corrections=tables.get("corrections"),
     )
 
 
@@ -179,6 +194,18 @@ def _check_scheme(quantize: Quantization, calibrated: bool, where: str) -> None:
         raise RecipeError(
             f"{where}: activations {quantize.activations!r} have no ranges to calibrate, and there is a table [calibration]",
             hint="leave out [calibration]",
+        )
+
+
+def _check_corrections(tables: Mapping[str, Any], where: str) -> None:
+    """Raises RecipeError for corrections of what is not int8."""
+    calibration, activations = tables.get("calibration"), tables["quantize"].activations
+    if activations == "int8":
+        return
+    if "corrections" in tables or (calibration is not None and calibration.ranges != "min-max"):
+        raise RecipeError(
+            f"{where}: corrections and ranges other than the true extremes are for int8 activations, and these are {activations}",
+            hint='leave out [corrections], and set calibration.ranges = "min-max" where there is that table',
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,22 +47,25 @@ def test_ranges_equal_the_extremes_of_what_onnx_runtime_computes(fashion: Any, s
     from PIL import Image
 
     bundle: Bundle = fashion("onnx2tf")  # keeps ONNX names
-    found = bundle.manifest["calibration"]["ranges"]
-    path = samples / "fashion_relu6.onnx"
-    everything = networks.EveryValue(path)
+    files = sorted((samples / "calibration").glob("*.png"))
+    pictures = [((np.asarray(Image.open(file), np.float32) - 127.5) / 127.5)[None, None] for file in files]
+    (spec,) = (IoSpec.from_json(item) for item in bundle.manifest["inputs"])
+    spec = replace(spec, dtype="float32", quant=None)
+    source = SourceModel(samples / "fashion_relu6.onnx", "onnx", "", 0)
+    model = FloatModel(bundle.path / "float.tflite", source, (spec,), (), "onnx2tf")
+    found = observe(model, ({"image": picture} for picture in pictures)).by_tensor
+    everything = networks.EveryValue(samples / "fashion_relu6.onnx")
     low: dict[str, float] = {}
     high: dict[str, float] = {}
-    for file in sorted((samples / "calibration").glob("*.png")):
-        picture = ((np.asarray(Image.open(file), np.float32) - 127.5) / 127.5)[None, None]
+    for picture in pictures:
         for name, value in {**everything.run({"image": picture}), "image": picture}.items():
             low[name] = min(low.get(name, np.inf), float(value.min()))
             high[name] = max(high.get(name, -np.inf), float(value.max()))
     names = {name: name for name in low} | everything.channels_last_names
     shared = {name: names[name] for name in found if name in names}
     assert {"image", "logits"} <= set(shared) and len(shared) > 20, shared
-    for name, source in shared.items():
-        assert found[name]["min"] == pytest.approx(low[source], rel=1e-4, abs=1e-4), name
-        assert found[name]["max"] == pytest.approx(high[source], rel=1e-4, abs=1e-4), name
+    for name, value_name in shared.items():
+        assert found[name] == pytest.approx((low[value_name], high[value_name]), rel=1e-4, abs=1e-4), name
 
 
 def test_the_order_of_the_samples_does_not_matter(tmp_path: Path) -> None:

@@ -36,9 +36,10 @@ def test_full_int8_says_what_the_classes_say() -> None:
     """The file in the checkout is readable on its own, and its numbers are those of the code."""
     loaded = recipe.load("full-int8")
     assert loaded.name == "full-int8" and loaded.description and loaded.preprocessing is None
-    assert (loaded.quantize, loaded.calibration, loaded.gates) == (
+    assert (loaded.quantize, loaded.calibration, loaded.corrections, loaded.gates) == (
         recipe.Quantization(),
         recipe.Calibration(),
+        recipe.Corrections(),
         recipe.Gates(),
     )
     assert loaded == recipe.load(str(ROOT / "recipes" / "full-int8.toml"))
@@ -77,9 +78,9 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
             "quantize.activations = 'int4' is not possible -> possible: int8, int16, dynamic, float32",
         ),
         (
-            'ranges = "min-max"',
-            'ranges = "entropy"',
-            "calibration.ranges = 'entropy' is not possible -> possible: min-max",
+            'ranges = "search"',
+            'ranges = "median"',
+            "calibration.ranges = 'median' is not possible -> possible: search, min-max, head-room, percentile",
         ),
         ('(?m)^name = "full-int8"', 'name = "full-int8"\npreprocessing = 1', "preprocessing is not a table"),
         (r"\[gates\]", "[gates", "mine.toml is not TOML:"),
