@@ -152,10 +152,11 @@ def _against(profile: Profile, other: Profile) -> Finding:
         f"verification values lie outside and would saturate, the others use {used:.1%} of the calibrated range"
     )
     name, reason = _mistake(mine, theirs)
-    if name and (saturated > APART or used < FEW_CODES):
+    ruined = saturated > APART or used < FEW_CODES
+    if name:
         hint = "prepare both in the same way: the board will get what the verification data show"
-        return Finding(name, Severity.REFUSE, f"{said}: {reason}", hint, numbers)
-    if saturated > APART or used < FEW_CODES:
+        return Finding(name, Severity.REFUSE if ruined else Severity.WARN, f"{said}: {reason}", hint, numbers)
+    if ruined:
         hint = "calibrate on data like those that judge, and like those that the board will get"
         return Finding("ranges-differ", Severity.WARN, said, hint, numbers)
     return Finding("ranges-agree", Severity.FINE, said, "", numbers)
