@@ -13,7 +13,11 @@ from typing import Any
 
 from edgekit.bundle import folder, manifest
 from edgekit.bundle.golden import PAIRS, golden_pairs, write_npz
+from edgekit.calibrate.examine import Part, examine
 from edgekit.calibrate.fingerprint import Fingerprint
+from edgekit.calibrate.health import Health
+from edgekit.calibrate.health import require as require_health
+from edgekit.calibrate.profile import Profiler
 from edgekit.calibrate.ranges import Ranges, observe, refuse_constant_input
 from edgekit.calibrate.shapes import with_shapes_of_data
 from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, sample_name, subset_labels
@@ -22,12 +26,14 @@ from edgekit.calibrate.synthetic import SyntheticData
 from edgekit.errors import DataError, UsageError
 from edgekit.intake import preflight
 from edgekit.intake.choose import Truth, choose
-from edgekit.intake.door import Door, DoorOptions, open_door
+from edgekit.intake.door import Door, DoorOptions, Route, open_door
 from edgekit.intake.formats import size_bytes
 from edgekit.intake.probe import require_runs
+from edgekit.intake.ready import ready
 from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import Audit, audit, audit_float
 from edgekit.quantize.contract import contract, weight_types
+from edgekit.quantize.correct import NO_CORRECTIONS, Corrected, correct
 from edgekit.quantize.recipe import FloatGates, Quantization, Recipe
 from edgekit.rewrite.passes import rewrite
 from edgekit.stages import Progress, Silent, StageRecord, Stages
@@ -139,7 +145,7 @@ def plan(request: ConvertRequest) -> ConvertPlan:
         calibration_source=data.calibration.source,
         calibration_count=len(data.split.calibration) if calibrates else 0,
         evaluation_source=data.evaluation.source,
-        evaluation_count=len(data.split.evaluation) if calibrates else 0,
+        evaluation_count=0 if request.recipe.quantize is None else len(data.split.evaluation),
         parity_count=min(SAMPLES, len(data.split.calibration)),
         labelled=data.evaluation.labels is not None,
         frontends=tuple(route.name for route in routes),
@@ -179,8 +185,10 @@ def _open_door(request: ConvertRequest, work: Path, tick: Callable[[], None] = l
 
 def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
     """Labels belong to the data that judge, and those are never the data that calibrate."""
-    if request.recipe.calibration is None:
+    if request.recipe.quantize is None:
         return _open_parity_data(request, inputs)
+    if request.recipe.calibration is None:
+        return _open_judging_data(request, inputs)
     if request.data is None:
         raise UsageError(
             f"recipe {request.recipe.name} calibrates, and no --data were given",
@@ -233,6 +241,30 @@ def _open_parity_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Dat
     return _Data(dataset, dataset, Split(chosen, chosen, request.seed, same_data=False))
 
 
+def _open_judging_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
+    """Where nothing calibrates, all data judge: ``--eval-data``, or else ``--data``."""
+    name, place = request.recipe.name, request.eval_data or request.data
+    if request.calibration_limit is not None:
+        raise UsageError(f"recipe {name} calibrates nothing with --calibration", hint="leave out --calibration")
+    if place is None:
+        raise UsageError(
+            f"recipe {name} needs no calibration, but data to judge the result on, and none were given",
+            hint="give --data DATA (a folder of images, a .npz, a .npy, or module:function)",
+            code="data_missing",
+        )
+    plain = _without_labels(request.options)
+    dataset = open_dataset(place, inputs, DataOptions(**{**plain.__dict__, "labels": request.eval_labels}))
+    chosen = split(
+        count=len(dataset),
+        evaluation_count=len(dataset),
+        labelled=dataset.labels is not None,
+        calibration_limit=None,
+        evaluation_limit=request.evaluation_limit,
+        seed=request.seed,
+    )
+    return _Data(dataset, dataset, chosen)
+
+
 def _same_place(one: str, other: str) -> bool:
     return one == other or (Path(one).exists() and Path(other).exists() and Path(one).samefile(other))
 
@@ -253,8 +285,14 @@ class _Imported:
 
 
 def _to_float(request: ConvertRequest, door: Door, data: _Data, work: Path, stages: Stages) -> _Imported:
-    """The float model of the first route whose result equals the source."""
-    routes = door.routes()
+    """The float model of the first route whose result equals the source. Its front end starts while the source runs."""
+    with ready(door.routes(), work=work, tick=stages.alive) as routes:
+        return _first_equal(request, door, routes, data, work, stages)
+
+
+def _first_equal(
+    request: ConvertRequest, door: Door, routes: Sequence[Route], data: _Data, work: Path, stages: Stages
+) -> _Imported:
     with stages("run the source model"):
         reference = door.reference(threads=request.threads)
         chosen = spread(data.split.calibration, SAMPLES, seed=request.seed)
@@ -317,15 +355,20 @@ def _quantized(
     )
     if isinstance(recipe.gates, FloatGates):
         return found, None
-    ranges, digest = _calibrate(request, imported.model, data, stages)
-    int8_path, repairs, audited = _quantize(request, imported.model, ranges, work, stages)
+    ranges = None
+    if recipe.calibration is not None:
+        ranges, digest, health = _calibrate(request, imported.model, data, stages)
+        found = replace(found, calibration=_calibration_record(data, digest, ranges), health=health)
+    int8_path, repairs = _quantize(request, imported.model, ranges, work, stages)
+    if ranges is not None:
+        corrected = _correct(request, imported.model, int8_path, ranges, data, stages)
+        found = replace(found, ranges=corrected.ranges, corrections=corrected.corrections)
+    audited = _audit(request, int8_path, stages)
     evaluation = _evaluate(imported.model, int8_path, data, stages)
     wanted = contract(recipe.quantize or Quantization())
     verdicts = gates.judge(recipe.gates, audited, evaluation, wanted, weight_types(int8_path))
     found = replace(
         found,
-        calibration=_calibration_record(data, digest, ranges),
-        ranges=ranges,
         audit=audited,
         evaluation=evaluation,
         gates=verdicts,
@@ -335,32 +378,76 @@ def _quantized(
     return found, int8_path
 
 
-def _calibrate(request: ConvertRequest, model: FloatModel, data: _Data, stages: Stages) -> tuple[Ranges, str]:
-    fingerprint = Fingerprint()
+def _calibrate(request: ConvertRequest, model: FloatModel, data: _Data, stages: Stages) -> tuple[Ranges, str, Health]:
+    """Ranges and digest of the calibration data, and their health; raises DataError where the health check refuses them."""
+    fingerprint, profiler = Fingerprint(), Profiler(model.inputs)
     chosen = data.split.calibration
     with stages("calibrate", len(chosen)):
         ranges = observe(
             model,
-            fingerprint.over(data.calibration.iterate(chosen)),
+            profiler.over(fingerprint.over(data.calibration.iterate(chosen))),
             threads=request.threads,
             progress=stages.step,
             name_of=lambda count: sample_name(data.calibration, chosen[count]),
         )
         refuse_constant_input(model, ranges)
         fingerprint.refuse_repetition()
-    return ranges, fingerprint.digest
+    with stages("check the data"):
+        health = examine(
+            model,
+            profiler.profiles(),
+            ranges,
+            calibration=Part(data.calibration, chosen),
+            verification=Part(data.evaluation, data.split.evaluation),
+            preprocessing=request.options.preprocessing,
+            seed=request.seed,
+            threads=request.threads,
+            alive=lambda _: stages.alive(),
+        )
+        require_health(health)
+    return ranges, fingerprint.digest, health
 
 
 def _quantize(
-    request: ConvertRequest, model: FloatModel, ranges: Ranges, work: Path, stages: Stages
-) -> tuple[Path, tuple[bias.Repair, ...], Audit]:
+    request: ConvertRequest, model: FloatModel, ranges: Ranges | None, work: Path, stages: Stages
+) -> tuple[Path, tuple[bias.Repair, ...]]:
     with stages("quantize"):
-        int8_path = litert.quantize(model.path, ranges, work=work, timeout_s=request.timeout_s)
-        repairs = bias.repair(int8_path, model.path)
+        int8_path = litert.quantize(
+            model.path,
+            ranges,
+            work=work,
+            timeout_s=request.timeout_s,
+            scheme=request.recipe.quantize or Quantization(),
+        )
+        return int8_path, bias.repair(int8_path, model.path)
+
+
+def _correct(
+    request: ConvertRequest, model: FloatModel, int8_path: Path, ranges: Ranges, data: _Data, stages: Stages
+) -> Corrected:
+    """Better ranges, weights and biases in place, where the recipe wants them."""
+    calibration, chosen = request.recipe.calibration, data.split.calibration
+    ranges_by = "min-max" if calibration is None else calibration.ranges
+    if request.recipe.corrections is None and ranges_by == "min-max":
+        return Corrected(None, ranges)
+    with stages("correct"):
+        return correct(
+            model,
+            int8_path,
+            ranges,
+            lambda positions: list(data.calibration.iterate([chosen[i] for i in positions])),
+            request.recipe.corrections or NO_CORRECTIONS,
+            ranges_by=ranges_by,
+            seed=request.seed,
+            threads=request.threads,
+            alive=stages.alive,
+        )
+
+
+def _audit(request: ConvertRequest, int8_path: Path, stages: Stages) -> Audit:
     with stages("audit"):
-        audited = audit(int8_path)
         require_runs(int8_path, what="the quantised model", timeout_s=request.timeout_s)
-    return int8_path, repairs, audited
+        return audit(int8_path)
 
 
 def _evaluate(model: FloatModel, int8_path: Path, data: _Data, stages: Stages) -> Evaluation:

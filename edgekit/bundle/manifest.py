@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import edgekit
+from edgekit.calibrate.health import Health
 from edgekit.calibrate.ranges import Ranges
 from edgekit.intake.layers import still_there
 from edgekit.quantize.audit import Audit
 from edgekit.quantize.bias import Repair
+from edgekit.quantize.correct import Corrections
 from edgekit.quantize.recipe import Recipe
 from edgekit.runtime.backend import open_backend
 from edgekit.values import SCHEMA, FloatModel, GateResult, IoSpec, Preprocessing, QuantParams, to_json
@@ -61,6 +63,8 @@ class Findings:
     ranges: Ranges | None = None
     evaluation: Evaluation | None = None
     repairs: tuple[Repair, ...] = ()
+    corrections: Corrections | None = None
+    health: Health | None = None
 
 
 def delivered_io(model: FloatModel, path: Path) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
@@ -90,6 +94,7 @@ def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec
         "preprocessing": to_json(findings.preprocessing),
         "recipe": to_json(findings.recipe),
         "calibration": _calibration(findings),
+        "health": to_json(findings.health),
         "frontend": {
             "name": findings.model.frontend,
             "version": findings.model.versions.get("onnx2tf", ""),
@@ -98,6 +103,7 @@ def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec
         "layers": still_there(findings.model.tensor_sources, findings.model.path),
         "rewrites": to_json(findings.rewrites),
         "repairs": {"bias_overflow": to_json(findings.repairs)},
+        "corrections": to_json(findings.corrections),
         "versions": _versions(findings.model),
         "verification": _verification(findings),
     }

@@ -137,8 +137,9 @@ def _show_plan(plan: Any, out: Path, as_json: bool) -> None:
     show.line(f"inputs       {shapes}")
     show.line(f"parity       {plan.parity_count} samples of {plan.calibration_source}")
     if plan.calibration_count:
-        labels = "with" if plan.labelled else "without"
         show.line(f"calibration  {plan.calibration_count} samples of {plan.calibration_source}")
+    if plan.evaluation_count:
+        labels = "with" if plan.labelled else "without"
         show.line(f"evaluation   {plan.evaluation_count} samples of {plan.evaluation_source}, {labels} labels")
     show.line(f"front ends   {', '.join(plan.frontends)}")
     show.line(f"recipe       {plan.recipe}")
