@@ -114,6 +114,42 @@ class Preprocessing:
         )
 
 
+THROTTLE_BITS = ("under-voltage", "clock capped", "throttled", "soft temperature limit")
+"""What the bits 0 to 3 of a Raspberry Pi's throttle word mean (raspberrypi/linux issue 2367; bit 3 since the 3B+)."""
+
+STICKY_SHIFT = 16
+"""The same meanings stand this many bits higher for "has happened"."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ThrottleWord:
+    """What a Raspberry Pi's firmware says about supply and heat: the lower half is now, the upper half what has happened before."""
+
+    value: int
+
+    @property
+    def under_voltage(self) -> bool:
+        """The supply is too low now. The clock is then lowered for that reason, whatever the other bits say."""
+        return bool(self.value & 1)
+
+    @property
+    def live(self) -> Tuple[str, ...]:
+        """What is so now."""
+        return self._names(self.value)
+
+    @property
+    def since_boot(self) -> Tuple[str, ...]:
+        """What has happened at some time since the firmware began to remember; it may be long over."""
+        return self._names(self.value >> STICKY_SHIFT)
+
+    def new_since(self, before: ThrottleWord) -> Tuple[str, ...]:
+        """What this word remembers and ``before`` did not: it happened between the two."""
+        return self._names((self.value & ~before.value) >> STICKY_SHIFT)
+
+    def _names(self, bits: int) -> Tuple[str, ...]:
+        return tuple(name for bit, name in enumerate(THROTTLE_BITS) if bits >> bit & 1)
+
+
 @dataclasses.dataclass(frozen=True)
 class SourceModel:
     """The file that the user came with. ``sha256`` is of the bytes as they were read."""

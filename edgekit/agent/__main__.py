@@ -19,6 +19,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--version", action="version", version=f"edgekit agent {__version__}")
     parser.add_argument("--sys", default="/sys", help=argparse.SUPPRESS)  # recorded boards in the tests
     parser.add_argument("--proc", default="/proc", help=argparse.SUPPRESS)
+    parser.add_argument("--dev", default="/dev", help=argparse.SUPPRESS)
+    parser.add_argument("--commands", help=argparse.SUPPRESS)
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="carry out the request.json in a folder")
     run.add_argument("folder")
@@ -31,7 +33,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         from edgekit.agent.worker import main as work
 
         return work(options.descriptor)
-    roots = Roots(sys=options.sys, proc=options.proc)
+    roots = Roots(sys=options.sys, proc=options.proc, dev=options.dev, commands=options.commands)
     try:
         if options.verb == "facts":
             return _facts(roots)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Optional
 
 from edgekit.agent.readings import Roots, Unreadable, read_text
-from edgekit.agent.sensors.generic import GenericSensors, cpu_limits, governors
+from edgekit.agent.sensors.board import BoardSensors
+from edgekit.agent.sensors.generic import cpu_limits, governors
 from edgekit.values import SCHEMA
 
 
-def board_facts(roots: Roots, *, zone_types: Sequence[str] = ()) -> Dict[str, Any]:
+def board_facts(roots: Roots, *, sensors: Optional[BoardSensors] = None) -> Dict[str, Any]:
     """The machine's part of ``facts.json``; what could not be read is null, with its reason under ``unknown``.
 
-    ``zone`` is the thermal zone that stands for the board's temperature; ``zone_types`` are those to prefer.
+    ``zone`` is the thermal zone that stands for the board's temperature. ``sensors`` are those that the run uses; made when not given.
     """
     unknown: Dict[str, str] = {}
 
@@ -45,8 +46,10 @@ def board_facts(roots: Roots, *, zone_types: Sequence[str] = ()) -> Dict[str, An
         "zone": None,
         "unknown": unknown,
     }
-    sensors = GenericSensors(roots, zone_types=zone_types)
+    sensors = sensors or BoardSensors(roots)
+    facts["sensors"] = sensors.describe()
     sample = sensors.sample({})
+    sensors.start_over()
     facts["zone"] = sensors.zone
     facts["temperature_c"] = sample.temperature_c
     if "temperature" in sample.unknown:

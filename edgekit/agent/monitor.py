@@ -9,7 +9,8 @@ from typing import Any, Dict, Mapping, Optional
 
 from edgekit.agent.readings import Roots
 from edgekit.agent.run_folder import RunFolder
-from edgekit.agent.sensors.generic import GenericSensors, SensorSample, governors, sample_as_json
+from edgekit.agent.sensors.board import BoardSensors
+from edgekit.agent.sensors.generic import SensorSample, governors, sample_as_json
 from edgekit.agent.throttle import ThrottleWatch
 from edgekit.values import SCHEMA
 
@@ -21,7 +22,7 @@ class Monitor:
 
     def __init__(self, folder: RunFolder, request: Mapping[str, Any], roots: Roots) -> None:
         self._folder = folder
-        self._sensors = GenericSensors(roots, zone_types=request.get("zone_types", ()))
+        self.sensors = BoardSensors(roots, zone_types=request.get("zone_types", ()))
         self._throttle = ThrottleWatch(roots)
         self._sample_every_s = 1.0 / request["sample_hz"]
         self._duration_s = float(request["duration_s"])
@@ -83,6 +84,7 @@ class Monitor:
     def wait(self, descriptor: int) -> bool:
         """Looks after everything that is due, then waits for ``descriptor``; True when it can be read."""
         now = time.monotonic()
+        self.sensors.tend()
         if now >= self._next_sample:
             self._sample()
             if self._folder.cancel_asked():
@@ -92,8 +94,8 @@ class Monitor:
             self._write_status()
             self._next_status = max(self._next_status + STATUS_EVERY_S, now)
         due = min(self._next_sample, self._next_status) - time.monotonic()
-        readable, _, _ = select.select([descriptor], [], [], max(due, 0.0))
-        return bool(readable)
+        readable, _, _ = select.select([descriptor, *self.sensors.descriptors()], [], [], max(due, 0.0))
+        return descriptor in readable
 
     def status(self, state: str, *, stage: str = "", message: str = "") -> None:
         """Sets the state and writes it at once."""
@@ -102,6 +104,7 @@ class Monitor:
 
     def close(self, state: str, message: str) -> None:
         """The run has ended; ``result.json`` is there."""
+        self.sensors.close()
         if state == "cancelled":
             message = f"cancelled by {self._cancelled_by}"
             self.event("cancel", message)
@@ -116,15 +119,15 @@ class Monitor:
         return sum(self._other_load) / len(self._other_load) if self._other_load else None
 
     def _sample(self) -> None:
-        sample = self._sensors.sample(self._pids)
+        sample = self.sensors.sample(self._pids)
         self._last = sample
         self.swapped_bytes = max(self.swapped_bytes, sample.swapped_bytes)
-        self._folder.append("samples.jsonl", sample_as_json(sample, self.elapsed_s()))
+        # The wall clock beside the run's own shows a board that slept, and a clock that was set.
+        line = {**sample_as_json(sample, self.elapsed_s()), "wall_s": round(time.time(), 3)}
+        self._folder.append("samples.jsonl", line)
         if sample.cpu_busy_other is not None and self._stage == "sustained":
             self._other_load.append(sample.cpu_busy_other)
-        change = self._throttle.change(sample.cooling_state)
-        if change is not None:
-            kind, message, facts = change
+        for kind, message, facts in self._throttle.changes(sample):
             self.throttled = self.throttled or kind == "throttle_on"
             self.event(kind, message, **facts)
 
@@ -142,6 +145,8 @@ class Monitor:
                 "inferences": self._inferences,
                 "temperature_c": sample.temperature_c if sample is not None else None,
                 "cpu_mhz": None if fastest_khz is None else round(fastest_khz / 1000),
+                "throttled": None if not self._throttle.observable else self._throttle.cause is not None,
+                "throttle_cause": self._throttle.cause,
                 "message": self._message,
                 "pid": os.getpid(),
                 "t_s": round(self.elapsed_s(), 3),

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import datetime
 import errno
+import os
 import random
 import signal
 import time
 import traceback
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence
 
 from edgekit.agent import facts
+from edgekit.agent.affinity import split_cores
 from edgekit.agent.lock import BoardLock
 from edgekit.agent.monitor import Monitor
 from edgekit.agent.readings import Roots
@@ -80,13 +82,14 @@ class Supervisor:
         self._monitor.status("starting", stage="open")
         if self._lock is not None:
             self._lock.take(job=self._request["id"])
-        board = facts.board_facts(self._roots, zone_types=self._request["zone_types"])
+        board = facts.board_facts(self._roots, sensors=self._monitor.sensors)
+        cores = self._leave_the_worker_alone(board)
         self._folder.write("facts.json", board)
         budget = self._byte_budget()
         with open(self._folder.file("log.txt"), "ab") as log:
             for variant, model in self._variants().items():
                 config = self._config(variant, model, budget)
-                self._workers[variant] = WorkerProcess(self._worker, config, variant=variant, log=log)
+                self._workers[variant] = WorkerProcess(self._worker, config, variant=variant, log=log, cores=cores)
                 self._monitor.watch(variant, self._workers[variant].pid)
                 self._tallies[variant] = Tally(model)
                 self._open(variant, board)
@@ -95,6 +98,15 @@ class Supervisor:
         self._sustain()
         for variant in self._workers:
             self._tallies[variant].finished(self._ask(variant, {"do": "finish"}))
+
+    def _leave_the_worker_alone(self, board: Dict[str, Any]) -> Optional[FrozenSet[int]]:
+        """Moves the sampling to a core that the worker does not need, where there is one; returns the worker's cores then."""
+        split = split_cores(self._roots, self._request["threads"])
+        board["sampling_core"] = None if split is None else split[0]
+        if split is None:
+            return None
+        os.sched_setaffinity(0, {split[0]})
+        return split[1]
 
     def _variants(self) -> Dict[str, Mapping[str, Any]]:
         variants = {"model": self._request["model"]}

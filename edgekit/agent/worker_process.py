@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from typing import Any, BinaryIO, Dict, List, Mapping, Optional, Sequence
+from typing import AbstractSet, Any, BinaryIO, Dict, List, Mapping, Optional, Sequence
 
 
 class WorkerDied(Exception):
@@ -27,9 +27,20 @@ class WorkerFailed(Exception):
 
 
 class WorkerProcess:
-    """A running worker. Commands go to its stdin, replies come by a pipe of their own, its output goes to the log."""
+    """A running worker. Commands go to its stdin, replies come by a pipe of their own, its output goes to the log.
 
-    def __init__(self, command: Sequence[str], config: Mapping[str, Any], *, variant: str, log: BinaryIO) -> None:
+    ``cores`` are those that it may use; None is all that this process may.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        config: Mapping[str, Any],
+        *,
+        variant: str,
+        log: BinaryIO,
+        cores: Optional[AbstractSet[int]] = None,
+    ) -> None:
         self.variant = variant
         self.fileno, write_end = os.pipe()
         try:
@@ -43,6 +54,10 @@ class WorkerProcess:
         finally:
             os.close(write_end)
         self._waiting = b""
+        if cores is not None:
+            # The worker makes its threads after it has its configuration, and they inherit this. One that is dead says so itself.
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(self._process.pid, cores)
         self.send(config)
 
     @property

@@ -14,95 +14,14 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import pytest
 
-from edgekit.agent.readings import Roots
 from edgekit.runtime.backend import available_backends
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "boards"))
+
+from board_files import Board, recorded
 
 ROOT = Path(__file__).parents[2]
 MODELS = Path(__file__).parents[1] / "runtime" / "models"
-
-STAT = "cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 100 0 50 800 50 0 0 0 0 0\n"
-
-# Each tree holds the formats that its source documents, with made-up values.
-BOARDS: Dict[str, Dict[str, str]] = {
-    # documented: raspberrypi/documentation, and the kernel's ABI files for thermal and cpufreq.
-    "raspberry-pi-4": {
-        "proc/device-tree/model": "Raspberry Pi 4 Model B Rev 1.4\0",
-        "proc/cpuinfo": "processor\t: 0\nBogoMIPS\t: 108.00\n\nHardware\t: BCM2835\nModel\t\t: Raspberry Pi 4 Model B Rev 1.4\n",
-        "proc/meminfo": "MemTotal:        3884436 kB\nMemFree:         100 kB\n",
-        "proc/sys/kernel/random/boot_id": "0b51ae6a-0000-4000-8000-4b4f4d8d0001\n",
-        "proc/stat": STAT,
-        "sys/class/thermal/thermal_zone0/type": "cpu-thermal\n",
-        "sys/class/thermal/thermal_zone0/temp": "48123\n",
-        "sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq": "1500000\n",
-        "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq": "1500000\n",
-        "sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq": "600000\n",
-        "sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq": "1500000\n",
-        "sys/devices/system/cpu/cpufreq/policy0/cpuinfo_min_freq": "600000\n",
-        "sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "ondemand\n",
-    },
-    # documented: mainline rk3588 device tree (zones, three policies); a fan is a cooling device too.
-    "rk3588": {
-        "sys/firmware/devicetree/base/model": "Radxa ROCK 5B\0",
-        "proc/stat": STAT,
-        "sys/class/thermal/thermal_zone0/type": "package-thermal\n",
-        "sys/class/thermal/thermal_zone0/temp": "45307\n",
-        "sys/class/thermal/thermal_zone1/type": "bigcore0-thermal\n",
-        "sys/class/thermal/thermal_zone1/temp": "46230\n",
-        "sys/class/thermal/thermal_zone10/type": "npu-thermal\n",
-        "sys/class/thermal/thermal_zone10/temp": "99000\n",
-        "sys/class/thermal/cooling_device0/type": "cpufreq-cpu0\n",
-        "sys/class/thermal/cooling_device0/cur_state": "0\n",
-        "sys/class/thermal/cooling_device1/type": "pwm-fan\n",
-        "sys/class/thermal/cooling_device1/cur_state": "3\n",
-        "sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq": "1800000\n",
-        "sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "ondemand\n",
-        "sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq": "2016000\n",
-        "sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq": "2016000\n",
-        "sys/devices/system/cpu/cpufreq/policy4/cpuinfo_max_freq": "2400000\n",
-        "sys/devices/system/cpu/cpufreq/policy4/scaling_governor": "performance\n",
-    },
-    # documented: tegra234 zones; a powered-down zone reads -256 degrees or an error.
-    "jetson-orin-nano": {
-        "proc/device-tree/model": "NVIDIA Jetson Orin Nano Developer Kit\0",
-        "proc/stat": STAT,
-        "sys/class/thermal/thermal_zone0/type": "cpu-thermal\n",
-        "sys/class/thermal/thermal_zone0/temp": "51000\n",
-        "sys/class/thermal/thermal_zone2/type": "cv0-thermal\n",
-        "sys/class/thermal/thermal_zone2/temp": "-256000\n",
-        "sys/class/thermal/thermal_zone8/type": "tj-thermal\n",
-        "sys/class/thermal/thermal_zone8/temp": "52500\n",
-    },
-    # documented: a Jetson Nano's PMIC zone is a constant 100 degrees.
-    "jetson-nano": {
-        "proc/stat": STAT,
-        "sys/class/thermal/thermal_zone0/type": "AO-therm\n",
-        "sys/class/thermal/thermal_zone0/temp": "38500\n",
-        "sys/class/thermal/thermal_zone1/type": "CPU-therm\n",
-        "sys/class/thermal/thermal_zone1/temp": "30500\n",
-        "sys/class/thermal/thermal_zone4/type": "PMIC-Die\n",
-        "sys/class/thermal/thermal_zone4/temp": "100000\n",
-    },
-}
-
-
-class Board:
-    """A tree of files that stands for a board."""
-
-    def __init__(self, folder: Path, files: Mapping[str, str]) -> None:
-        self.folder = folder
-        self.roots = Roots(sys=str(folder / "sys"), proc=str(folder / "proc"))
-        for name in ("sys", "proc"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            self.write(name, text)
-
-    def write(self, name: str, text: str) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    def remove(self, name: str) -> None:
-        (self.folder / name).unlink()
 
 
 @pytest.fixture
@@ -110,7 +29,7 @@ def board(tmp_path: Path) -> Callable[..., Board]:
     """``board("raspberry-pi-4")`` or ``board(files={...})``."""
 
     def make(name: str = "", files: Optional[Mapping[str, str]] = None) -> Board:
-        return Board(tmp_path / "board", BOARDS[name] if name else files or {})
+        return Board(tmp_path / "board", *(recorded(name) if name else (files or {}, {})))
 
     return make
 

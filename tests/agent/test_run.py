@@ -268,6 +268,50 @@ def test_throttling_and_vanishing_sensors_during_the_run_are_recorded(job: Any, 
     assert run.lines("samples.jsonl")[-1]["temperature_c"] is None
 
 
+def cores_of(pid: int) -> str:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
+
+
+def test_the_sampling_keeps_off_the_worker_s_cores(job: Any) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core: there is none to spare")
+    run = job("islands", duration_s=600.0, threads=1)
+    process = run.start()
+    run.wait_until_measuring()
+    (worker,) = run.workers()
+    sampling, working = cores_of(process.pid), cores_of(worker)
+    (run.folder / "cancel").touch()
+    process.wait(60)
+    assert run.json("facts.json")["sampling_core"] == int(sampling)
+    assert sampling not in working.replace("-", ",").split(",")
+
+
+def test_a_worker_that_needs_all_cores_shares_them(job: Any) -> None:
+    run = job("islands", threads=0)
+    run.run()
+    assert run.json("facts.json")["sampling_core"] is None
+
+
+def test_a_pi_s_throttle_word_is_in_samples_events_and_status(job: Any, board: Any) -> None:
+    pi = board("raspberry-pi-4")
+    pi.write("sys/firmware/devicetree/base/model", "Raspberry Pi 4 Model B Rev 1.4")  # /proc stays the real one
+    run = job("islands", duration_s=600.0, sample_hz=20.0)
+    process = run.start("--sys", pi.roots.sys, "--commands", pi.roots.commands)
+    run.wait_until_measuring()
+    run.wait_for(lambda: [line for line in run.lines("samples.jsonl") if line.get("throttle_word") == 0x50000])
+    assert run.json("status.json")["throttled"] is False  # what has been is not what is
+    pi.answer("vcgencmd get_throttled", "throttled=0x50005\n")
+    run.wait_for(lambda: run.json("status.json")["throttle_cause"] == "under_voltage")
+    (run.folder / "cancel").touch()
+    process.wait(60)
+    (on,) = [event for event in run.lines("events.jsonl") if event["kind"] == "throttle_on"]
+    assert on["cause"] == "under_voltage"
+    first = run.lines("samples.jsonl")[0]
+    assert first["settings"]["governor"] == {"policy0": "ondemand"}
+    assert first["wall_s"] > 1.7e9
+
+
 def test_golden_inputs_are_used_where_there_are_some(job: Any) -> None:
     run = job("dense_int8", golden={"path": "../../models/golden.npz", "names": {"x": "image"}})
     np.savez(run.home / "models" / "golden.npz", **{"input/image": np.zeros((3, 1, 4))})

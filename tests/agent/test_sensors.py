@@ -9,6 +9,7 @@ import pytest
 
 from edgekit.agent import facts
 from edgekit.agent.readings import Unreadable
+from edgekit.agent.sensors.board import BoardSensors
 from edgekit.agent.sensors.generic import GenericSensors, machine_ticks, process_ticks
 from edgekit.agent.throttle import ThrottleWatch
 
@@ -158,6 +159,7 @@ def test_facts_of_a_board(board: Any) -> None:
     assert value["cpu_limits_khz"]["policy0"]["cpuinfo_max_khz"] == 1500000
     assert value["zone"] == "cpu-thermal"
     assert value["unknown"] == {}
+    assert value["sensors"]["set"] == "raspberry-pi"
 
 
 def test_facts_that_cannot_be_known_are_null_with_a_reason(board: Any) -> None:
@@ -169,33 +171,35 @@ def test_facts_that_cannot_be_known_are_null_with_a_reason(board: Any) -> None:
     assert value["boot_id"] is None
 
 
+def test_a_model_ends_at_its_nul(board: Any) -> None:
+    tree = board(files={"proc/device-tree/model": "Raspberry Pi 5 Model B Rev 1.1\0"})
+    assert facts.board_model(tree.roots) == "Raspberry Pi 5 Model B Rev 1.1"
+
+
 def test_a_cooling_device_that_caps_the_cpu_is_throttling(board: Any) -> None:
     tree = board("rk3588")
-    sensors, watch = GenericSensors(tree.roots), ThrottleWatch(tree.roots)
-    assert watch.change(sensors.sample({}).cooling_state) is None  # the fan runs: no throttling
+    sensors, watch = BoardSensors(tree.roots), ThrottleWatch(tree.roots)
+    assert watch.changes(sensors.sample({})) == []  # the fan runs: no throttling
     tree.write("sys/class/thermal/cooling_device0/cur_state", "2\n")
-    change = watch.change(sensors.sample({}).cooling_state)
-    assert change is not None
-    assert change[0] == "throttle_on"
-    assert "cpufreq-cpu0:0 2" in change[1]
-    assert watch.change(sensors.sample({}).cooling_state) is None  # told once
+    ((kind, message, said),) = watch.changes(sensors.sample({}))
+    assert (kind, said["cause"]) == ("throttle_on", "thermal")
+    assert "cpufreq-cpu0:0 2" in message
+    assert watch.changes(sensors.sample({})) == []  # told once
     tree.write("sys/class/thermal/cooling_device0/cur_state", "0\n")
-    change = watch.change(sensors.sample({}).cooling_state)
-    assert change is not None
-    assert change[0] == "throttle_off"
+    assert [kind for kind, _, _ in watch.changes(sensors.sample({}))] == ["throttle_off"]
 
 
 def test_a_limit_set_before_the_run_is_no_throttling(board: Any) -> None:
     tree = board("rk3588")  # policy4 may run at 2016 of 2400 MHz
-    watch = ThrottleWatch(tree.roots)
+    sensors, watch = BoardSensors(tree.roots), ThrottleWatch(tree.roots)
     assert watch.limited_before() == ["policy4 may run at 2016 of 2400 MHz since before the run"]
-    assert watch.change({}) is None
+    assert watch.changes(sensors.sample({})) == []
     tree.write("sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq", "1416000\n")
-    change = watch.change({})
-    assert change is not None
-    assert change[2] == {"causes": {"policy4_max_khz": 1416000}}
+    ((kind, message, _),) = watch.changes(sensors.sample({}))
+    assert kind == "throttle_on"
+    assert "policy4 capped to 1416 MHz" in message
     tree.write("sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq", "2016000\n")
-    assert watch.change({}) is not None
+    assert watch.changes(sensors.sample({})) != []
 
 
 def test_what_shows_no_throttling_is_not_called_unthrottled(board: Any) -> None:

@@ -46,6 +46,8 @@ class SensorSample:
     swapped_bytes: int
     cpu_busy_other: Optional[float]
     unknown: Dict[str, str]
+    more: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What this board's own sensors say beside, by the name it has in ``samples.jsonl``."""
 
 
 class GenericSensors:
@@ -256,13 +258,13 @@ def machine_ticks(roots: Roots) -> Tuple[int, int]:
 
 
 def process_ticks(roots: Roots, pid: int) -> int:
-    """CPU ticks (user and system, all threads) of a process. Raises :class:`Unreadable`."""
+    """CPU ticks (user and system, all threads, and children that have ended) of a process. Raises :class:`Unreadable`."""
     path = f"{roots.proc}/{pid}/stat"
     text = read_text(path)
     try:
-        # The name in parentheses may hold blanks; utime and stime are fields 14 and 15.
+        # The name in parentheses may hold blanks; utime, stime, cutime and cstime are fields 14 to 17.
         fields = text.rsplit(")", 1)[1].split()
-        return int(fields[11]) + int(fields[12])
+        return sum(int(field) for field in fields[11:15])
     except (IndexError, ValueError) as error:
         raise Unreadable(f"{path}: cannot be understood") from error
 
@@ -283,5 +285,6 @@ def sample_as_json(sample: SensorSample, t_s: float) -> Dict[str, Any]:
         "swapped_bytes": sample.swapped_bytes,
         "cpu_busy_other": None if sample.cpu_busy_other is None else round(sample.cpu_busy_other, 4),
         "cooling_state": sample.cooling_state,
+        **sample.more,
         "unknown": sample.unknown,
     }
