@@ -25,6 +25,7 @@ VERBS = {
     "convert": "Turn a float model into a verified full-integer TFLite bundle.",
     "bench": "Run a model for as long as it takes to know its speed, and keep every sample.",
     "report": "Write one offline HTML page about one run or several.",
+    "device": "Add, list or remove the boards that are reached over SSH.",
     "frontend": "Add, list or remove converter environments.",
 }
 INTERRUPTED = 130

@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from edgekit.errors import LinkError
 
@@ -185,7 +186,7 @@ class Link(abc.ABC):
         command = detached(argv, cwd=self.absolute(cwd), log=self.absolute(log))
         return started_pid(self.run(command, timeout_s=CONTROL_TIMEOUT_S))
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

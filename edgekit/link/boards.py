@@ -72,14 +72,19 @@ def find_board(name: str) -> Board:
 
 def add_board(board: Board) -> None:
     """Adds a board, or replaces the one of the same name. Raises :class:`UsageError` for a name that is none."""
-    if not _NAME.fullmatch(board.name) or board.name == LOCAL:
-        reason = "that is this machine" if board.name == LOCAL else "letters, digits, '.', '-' and '_' only"
-        raise UsageError(
-            f"a board cannot be called {board.name!r}: {reason}", hint="like edgekit device add pi4 pi@pi4.local"
-        )
+    check_name(board.name)
     address = {key: getattr(board, key) for key in _ADDRESS_KEYS if getattr(board, key) is not None}
     with _changed() as content:
         content.setdefault("boards", {})[board.name] = {**address, **board.settings}
+
+
+def check_name(name: str) -> None:
+    """Raises :class:`UsageError` for a name that no board can have."""
+    if not _NAME.fullmatch(name) or name == LOCAL:
+        reason = "that is this machine" if name == LOCAL else "letters, digits, '.', '-' and '_' only"
+        raise UsageError(
+            f"a board cannot be called {name!r}: {reason}", hint="like edgekit device add pi4 pi@pi4.local"
+        )
 
 
 def remove_board(name: str) -> bool:

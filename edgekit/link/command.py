@@ -164,7 +164,7 @@ def _shell_unusable(connection: Connection, reader: _Reader, status: int) -> Lin
         f"the login shell of {connection.target.address} ended (exit {status}) before it ran `sh`"
         + (f": {said.splitlines()[-1][:200]}" if said else ""),
         code="shell_unusable",
-        hint=f"try: ssh {connection.target.address} sh -c true; the account needs a shell that runs commands",
+        hint=f"try: ssh {connection.target.ssh_words} sh -c true; the account needs a shell that runs commands",
         details={"said": said},
     )
 

@@ -162,7 +162,7 @@ class _Attempt:
         raise LinkError(
             f"{self._target.address} refuses the password",
             code="password_wrong",
-            hint=f"try it with: ssh {self._target.address}; or use a key: ssh-copy-id {self._target.address}",
+            hint=f"try it with: ssh {self._target.ssh_words}; or use a key: ssh-copy-id {self._target.ssh_words}",
         )
 
     def _accepts_password(self, password: str, allowed: list[str]) -> bool:
@@ -204,7 +204,7 @@ class _Attempt:
         )
 
     def _refused(self, allowed: list[str]) -> LinkError:
-        address = self._target.address
+        address, words = self._target.address, self._target.ssh_words
         details = {"allowed": allowed, "tried": self._tried}
         if self._locked and not self._tried:
             path = self._locked[0].path
@@ -218,12 +218,12 @@ class _Attempt:
             return LinkError(
                 f"{address} refuses every key: {'; '.join(self._tried)}",
                 code="auth_refused",
-                hint=f"ssh-copy-id {address} puts yours there; name another with --key; a password comes from EDGEKIT_PASSWORD",
+                hint=f"ssh-copy-id {words} puts yours there; name another with --key; a password comes from EDGEKIT_PASSWORD",
                 details=details,
             )
         return LinkError(
             f"there is no key and no password for {address}, which allows {', '.join(allowed)}",
             code="auth_refused",
-            hint=f"ssh-keygen -t ed25519 && ssh-copy-id {address}; or set EDGEKIT_PASSWORD",
+            hint=f"ssh-keygen -t ed25519 && ssh-copy-id {words}; or set EDGEKIT_PASSWORD",
             details=details,
         )

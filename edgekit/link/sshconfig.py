@@ -50,6 +50,11 @@ class Target:
         """``user@host:port``, for people."""
         return f"{self.user}@{self.host}" + (f":{self.port}" if self.port != 22 else "")
 
+    @property
+    def ssh_words(self) -> str:
+        """The same as arguments of ``ssh`` and ``ssh-copy-id``."""
+        return (f"-p {self.port} " if self.port != 22 else "") + f"{self.user}@{self.host}"
+
 
 def resolve(host: str, *, user: str | None = None, port: int | None = None, key: str | None = None) -> Target:
     """What the files say about ``host``; what is given here comes before them.

@@ -88,7 +88,7 @@ class LabBoard:
     @property
     def log(self) -> str:
         """What sshd said."""
-        return (self.folder / "sshd.log").read_text(errors="replace")
+        return (self.folder / "sshd.log").read_bytes().decode("latin-1")
 
     @property
     def host_key(self) -> bytes:
