@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -116,6 +116,18 @@ class OnnxRoute:
     def second_attempt(self) -> OnnxRoute | None:
         """The same front end on a graph that was made digestible: for when the graph as it is failed or is not equal."""
         return None if self.digested else dataclasses.replace(self, digested=True)
+
+    @contextmanager
+    def at_work(self, work: Path, tick: Callable[[], None], *, at_once: bool) -> Iterator[OnnxRoute]:
+        """The route with a worker of its own, which ends with the block; ``at_once``: it starts now, not with the first conversion."""
+        with ExitStack() as started:
+            session = self.session or started.enter_context(Session(self.frontend, work, tick=tick))
+            if at_once:
+                folder = work / f"{self.frontend.name}-start"
+                folder.mkdir()
+                with suppress(ConversionError):  # the conversion will say it again
+                    session.begin({"task": f"onnx by {self.frontend.name}, to come"}, folder)
+            yield dataclasses.replace(self, session=session)
 
     def convert(
         self,

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -52,10 +53,9 @@ class Session:
         Raises ConversionError when the worker says that it failed, dies, or does not answer in time; its own last words and the
         end of the log are in ``details``.
         """
-        request_file, result_file = folder / "request.json", folder / "result.json"
-        request_file.write_text(json.dumps({**request, "folder": str(folder)}))
+        result_file = folder / "result.json"
         started = time.monotonic()
-        self._send(request_file)
+        self.begin(request, folder)
         self._await(result_file, started, timeout_s)
         answer: dict[str, Any] = json.loads(result_file.read_text())
         if not answer["ok"]:
@@ -66,13 +66,21 @@ class Session:
             )
         return answer
 
+    def begin(self, request: Mapping[str, Any], folder: Path) -> None:
+        """Send ``request`` and wait for nothing: the worker carries it out before what it is asked next. Raises ConversionError when it
+        cannot be started."""
+        request_file = folder / "request.json"
+        request_file.write_text(json.dumps({**request, "folder": str(folder)}))
+        self._send(request_file)
+
     def close(self) -> None:
         """Kill the worker and whatever it started."""
         process, self._process = self._process, None
         if process is None:
             return
         if process.stdin is not None:
-            process.stdin.close()
+            with suppress(OSError):  # a request that a dead worker did not read is written once more by closing
+                process.stdin.close()
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:

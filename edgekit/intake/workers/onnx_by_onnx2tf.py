@@ -18,6 +18,14 @@ def answer_questions_offline(folder: Path) -> None:
     np.save(folder / "calibration_image_sample_data_20x128x128x3_float32.npy", np.zeros((20, 128, 128, 3), np.float32))
 
 
+def get_ready(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Import what the next request needs, while the parent is busy with other things."""
+    import onnx2tf  # noqa: F401
+    import onnxsim  # noqa: F401
+
+    return {}
+
+
 def simplify(path: Path) -> bool:
     """Fold constants and static shapes with onnxsim, in place and once; False (file untouched) where onnxsim cannot.
 

@@ -61,7 +61,9 @@ def versions() -> Dict[str, str]:
 
 TASKS = {
     "onnx by onnx2tf": ("onnx_by_onnx2tf", "convert_direct"),
+    "onnx by onnx2tf, to come": ("onnx_by_onnx2tf", "get_ready"),
     "onnx by tensorflow": ("onnx_by_onnx2tf", "convert_by_tensorflow"),
+    "onnx by tensorflow, to come": ("onnx_by_onnx2tf", "get_ready"),
     "tensorflow describe": ("tensorflow_models", "describe"),
     "tensorflow run": ("tensorflow_models", "run"),
     "tensorflow convert": ("tensorflow_models", "convert"),
