@@ -30,7 +30,6 @@ from edgekit.intake.door import Door, DoorOptions, Route, open_door
 from edgekit.intake.formats import size_bytes
 from edgekit.intake.probe import require_runs
 from edgekit.intake.ready import ready
-from edgekit.intake.ready import ready
 from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import Audit, audit, audit_float
 from edgekit.quantize.contract import contract, weight_types
