@@ -19,6 +19,8 @@ DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 SYSTEM_FOLDER = Path("/etc/ssh")
 _DEEPEST_INCLUDE = 16
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*?)\s*$")
+_ALONE = {"all", "canonical", "final"}
+_CONDITIONS = {*_ALONE, "host", "originalhost", "user", "localuser", "exec"}
 _PROBE = "EdgekitBlockApplies"
 
 
@@ -137,14 +139,28 @@ def _words(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _block_applies(header: str, host: str, before: list[str]) -> bool:
-    """Whether ``Host ...`` or ``Match ...`` takes this host in. A condition that paramiko does not know does not."""
+    """Whether ``Host ...`` or ``Match ...`` takes this host in. A condition that paramiko does not know does not (it would ignore it)."""
     import paramiko
 
+    if header.split()[0].lower() == "match" and not _conditions(header) <= _CONDITIONS:
+        return False
     text = "\n".join([*before, header, f"  {_PROBE} yes"])
     try:
         return _PROBE.lower() in paramiko.SSHConfig.from_text(text).lookup(host)
     except (paramiko.SSHException, ImportError, ValueError, KeyError):
         return False
+
+
+def _conditions(header: str) -> set[str]:
+    """The words of a ``Match`` line that are conditions, without what they are compared with."""
+    words = iter(shlex.split(header)[1:])
+    found = set()
+    for word in words:
+        condition = word.lstrip("!").lower()
+        found.add(condition)
+        if condition not in _ALONE:
+            next(words, None)
+    return found
 
 
 def _included(value: str, base: Path) -> list[Path]:
