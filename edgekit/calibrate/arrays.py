@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from edgekit.calibrate.pixels import normalise
 from edgekit.calibrate.sources import DataOptions, Dataset, Sample
+from edgekit.calibrate.truths import Truth, of_array
 from edgekit.errors import DataError
 from edgekit.resources import did_you_mean
 from edgekit.values import IoSpec
@@ -55,9 +56,11 @@ class ArrayDataset:
         inputs: Sequence[IoSpec],
         options: DataOptions,
         labels: NDArray[np.int64] | None,
+        truth: Truth | None = None,
     ) -> None:
         self.source = source
         self.labels = labels
+        self.truth = truth
         self.names: Sequence[str] | None = None
         self._columns = columns
         self._inputs = inputs
@@ -292,7 +295,10 @@ def _checked(
         )
     if counts == {0}:
         raise DataError(f"{source} holds no samples", hint="the first axis of each array counts the samples")
-    return ArrayDataset(source, columns, inputs, options, _labels(source, columns, options, counts.pop()))
+    count = counts.pop()
+    truth = _truth(columns, options, count)
+    labels = _labels(source, columns, options, count) if truth is None else None
+    return ArrayDataset(source, columns, inputs, options, labels, truth)
 
 
 def _check_shape(source: str, column: Column, spec: IoSpec, options: DataOptions) -> None:
@@ -342,6 +348,14 @@ def _refuse_shape(source: str, column: Column, spec: IoSpec) -> NoReturn:
         hint=hint,
         details={"input": spec.name, "data_shape": list(column.shape), "model_shape": list(wanted)},
     )
+
+
+def _truth(columns: Mapping[str, Column], options: DataOptions, count: int) -> Truth | None:
+    """Labels that are numbers or masks; None where they are class indices, or none, or not there."""
+    column = columns.get(options.labels or "")
+    if column is None or column.shape[:1] != (count,):
+        return None
+    return of_array(lambda index: next(column.rows([index])), column.shape, column.dtype, options.metric)
 
 
 def _labels(source: str, columns: Mapping[str, Column], options: DataOptions, count: int) -> NDArray[np.int64] | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edgekit.calibrate import pixels
 from edgekit.calibrate.sources import DataOptions, Sample
+from edgekit.calibrate.truths import Truth, of_pictures
 from edgekit.errors import DataError
 from edgekit.resources import did_you_mean
 from edgekit.values import IoSpec, Preprocessing
@@ -30,9 +31,11 @@ class ImageFolder:
         spec: IoSpec,
         preprocessing: Preprocessing,
         labels: NDArray[np.int64] | None,
+        truth: Truth | None = None,
     ) -> None:
         self.source = folder.resolve().name
         self.labels = labels
+        self.truth = truth
         self.names: Sequence[str] | None = [str(file.relative_to(folder)) for file in files]
         self._files = files
         self._spec = spec
@@ -61,8 +64,11 @@ def open_folder(folder: Path, inputs: Sequence[IoSpec], options: DataOptions) ->
             hint="give --mean and --std as in training (for pixels as they are: --mean 0 --std 1), and --resize, --crop, --color",
             code="preprocessing_missing",
         )
-    labels = _labels(folder, files, options) if options.labels else None
-    dataset = ImageFolder(folder, files, spec, options.preprocessing, labels)
+    truth = labels = None
+    if options.labels:
+        truth = of_pictures(options.labels, files, folder, options.metric, options.preprocessing)
+        labels = _labels(folder, files, options) if truth is None else None
+    dataset = ImageFolder(folder, files, spec, options.preprocessing, labels, truth)
     next(dataset.iterate([0]))  # the first picture shows at once whether size and channels fit
     return dataset
 

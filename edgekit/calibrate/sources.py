@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgekit.calibrate.truths import Truth
 from edgekit.errors import DataError
 from edgekit.values import IoSpec, Preprocessing
 
@@ -26,13 +27,15 @@ class DataOptions:
 
     ``preprocessing`` is None where the user gave none. ``raw_pixel_arrays`` says that arrays hold pixels 0..255 which still need it;
     ``layout`` ("nhwc", "nchw" or "") says how such arrays lie. ``labels`` is a CSV file, "folders" for one folder for each class,
-    the name of an array in the ``.npz``, or None.
+    the name of an array in the ``.npz``, a folder of masks, a COCO file, or None; ``metric`` what is to be judged by them, where that
+    was said.
     """
 
     preprocessing: Preprocessing | None = None
     raw_pixel_arrays: bool = False
     layout: str = ""
     labels: str | None = None
+    metric: str | None = None
     class_names: tuple[str, ...] = ()
 
 
@@ -42,6 +45,9 @@ class Dataset(Protocol):
     source: str
     """The file or folder name, without its path: it goes into the manifest."""
     labels: NDArray[np.int64] | None
+    """Class indices, or None."""
+    truth: Truth | None
+    """Ground truth of another kind, or None."""
     names: Sequence[str] | None
 
     def __len__(self) -> int: ...
@@ -76,6 +82,11 @@ def open_dataset(spec: str, inputs: Sequence[IoSpec], options: DataOptions) -> D
     raise DataError(
         f"there is no file or folder {spec}", hint="give a folder of images, a .npz, a .npy, or module:function"
     )
+
+
+def is_labelled(dataset: Dataset) -> bool:
+    """Whether it says what is right."""
+    return dataset.labels is not None or dataset.truth is not None
 
 
 def sample_name(dataset: Dataset, index: int) -> str:

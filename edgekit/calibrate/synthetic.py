@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgekit.calibrate.sources import Sample
+from edgekit.calibrate.truths import Truth
 from edgekit.values import IoSpec
 
 COUNT = 16
@@ -23,6 +24,7 @@ class SyntheticData:
     def __init__(self, inputs: Sequence[IoSpec], *, seed: int) -> None:
         self.source = f"synthetic inputs, seed {seed}"
         self.labels: NDArray[np.int64] | None = None
+        self.truth: Truth | None = None
         self.names: Sequence[str] | None = None
         self._inputs = tuple(inputs)
         self._seed = seed

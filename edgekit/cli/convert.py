@@ -20,8 +20,15 @@ from edgekit.cli.native import muffled
 )
 @click.option("--eval-data", help="Judges the result; without it the part of --data that does not calibrate.")
 @click.option(
-    "--labels", help="Ground truth of the data that judge: a CSV (file,label), 'folders', or an array of the .npz."
+    "--labels",
+    help="Ground truth of the data that judge: a CSV (file,label), 'folders', an array of the .npz, a folder of masks, or a COCO .json.",
 )
+@click.option(
+    "--metric",
+    metavar="NAME",
+    help="top1, top5, map, map50, miou, mae, rmse, or module:function.  [default: what the labels are for]",
+)
+@click.option("--decode", metavar="MODULE:FUNCTION", help="Makes boxes of the outputs, for map.")
 @click.option(
     "--class-names", type=options.PATH, help="One name a line, in the order of the output; goes into the bundle."
 )
@@ -112,9 +119,11 @@ def _request(given: Mapping[str, Any]) -> Any:
             preprocessing=preprocessing,
             raw_pixel_arrays=given["arrays"] == "raw-pixels",
             layout=given["layout"] or "",
+            metric=given["metric"],
             class_names=options.class_names(given["class_names"]),
         ),
         eval_labels=given["labels"],
+        decode=given["decode"],
         input_shapes=options.input_shapes(given["input_shape"]),
         calibration_limit=given["calibration"],
         evaluation_limit=given["evaluation"],

@@ -1,8 +1,7 @@
-"""int8 against float on held-out data: noise of every output, agreement, and with labels accuracy with its interval."""
+"""int8 against float on held-out data: noise of every output, agreement, and with labels the task's own metric with its interval."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,27 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgekit.calibrate.sources import Sample
-from edgekit.errors import DataError
+from edgekit.calibrate.sources import Dataset, Sample, subset_labels
+from edgekit.errors import DataError, UsageError
 from edgekit.intake.layout import delivered
 from edgekit.runtime.backend import Backend, open_backend
 from edgekit.runtime.tensors import dequantize, quantize
 from edgekit.values import FloatModel, IoSpec
+from edgekit.verify.drop import compare
+from edgekit.verify.intervals import Accuracy, Share, share
 from edgekit.verify.measures import Comparison, json_db, slice_axis
+from edgekit.verify.metrics import Metric, TopK, choose
 from edgekit.verify.parity import SliceResult
-
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Share:
-    """``same`` of ``count``, with Wilson's interval."""
-
-    same: int
-    count: int
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -53,39 +42,6 @@ class Int8Result:
 
     samples: int
     outputs: tuple[OutputInt8, ...]
-
-
-@dataclass(frozen=True)
-class Right:
-    """Right answers with Wilson's interval (fractions, not percent)."""
-
-    right: int
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Points:
-    """int8 minus float in percentage points, with the interval for paired answers."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Top-1 of both on the same samples. ``lost``: float right and int8 wrong; ``gained``: the other way round."""
-
-    metric: str
-    count: int
-    float: Right
-    int8: Right
-    difference_points: Points
-    lost: int
-    gained: int
-    source: str
 
 
 @dataclass(frozen=True)
@@ -113,37 +69,79 @@ def labelled_output(model: FloatModel) -> int:
     return found[0]
 
 
+@dataclass(frozen=True)
+class Task:
+    """What to judge by where there are labels: a metric, and what is right for each sample in the order of the samples."""
+
+    metric: Metric
+    truths: Iterable[Any]
+
+
+def task(
+    model: FloatModel, data: Dataset, indices: Sequence[int], *, metric: str | None, decode: str | None
+) -> Task | None:
+    """The task that the labels of ``data`` at ``indices`` set, by ``metric`` or the one that fits the labels; None without labels.
+
+    Raises DataError when a label is no class of the model, and what :func:`edgekit.verify.metrics.choose` raises.
+    """
+    if data.labels is None and data.truth is None:
+        if metric is not None:
+            raise UsageError(
+                f"--metric {metric} needs labels",
+                hint="give them with --labels; without labels int8 is judged against float",
+            )
+        return None
+    chosen = choose(metric, model, truth=data.truth, decode=decode)
+    if data.truth is not None:
+        return Task(chosen, data.truth.iterate(indices))
+    labels = subset_labels(data, indices)
+    if labels is None:
+        return None
+    if isinstance(chosen, TopK):
+        check_classes(labels, next(spec for spec in model.outputs if spec.name == chosen.output))
+    return Task(chosen, labels)
+
+
 def evaluate(
     model: FloatModel,
     int8_path: Path,
     samples: Iterable[Sample],
     *,
-    labels: NDArray[np.int64] | None,
+    task: Task | None,
     source: str,
+    seed: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Evaluation:
-    """Run both models over ``samples`` (held out from calibration), one at a time.
-
-    Raises DataError when a label is no class of the model.
-    """
-    scored = labelled_output(model) if labels is not None else -1
-    if labels is not None:
-        _check_labels(labels, model.outputs[scored])
+    """Run both models over ``samples`` (held out from calibration), one at a time; ``seed`` is that of a bootstrap."""
     comparisons = [Comparison(spec.name, slice_axis(spec)) for spec in model.outputs]
     answers: list[list[tuple[int, int]]] = [[] for _ in model.outputs]
+    marks: tuple[list[Any], list[Any]] = ([], [])
+    truths = iter(task.truths) if task is not None else iter(())
     with open_backend(model.path) as float_backend, open_backend(int8_path) as int8_backend:
         for count, sample in enumerate(samples, 1):
             inputs = [delivered(sample[spec.name], spec) for spec in model.inputs]
-            truth, got = run(float_backend, inputs), run(int8_backend, inputs)
+            both = run(float_backend, inputs), run(int8_backend, inputs)
             for position, comparison in enumerate(comparisons):
-                comparison.add(truth[position], got[position])
+                expected, got = both[0][position], both[1][position]
+                comparison.add(expected, got)
                 if is_class_scores(model.outputs[position]):
-                    answers[position].append((int(np.argmax(truth[position])), int(np.argmax(got[position]))))
+                    answers[position].append((int(np.argmax(expected)), int(np.argmax(got))))
+            if task is not None:
+                right = next(truths)
+                for kept, outputs in zip(marks, both, strict=True):
+                    kept.append(task.metric.contribution(_by_name(model, outputs), right))
             progress(count)
-    outputs = tuple(_output(c, a) for c, a in zip(comparisons, answers, strict=True))
-    result = Int8Result(comparisons[0].samples, outputs)
-    accuracy = None if labels is None else _accuracy(np.asarray(answers[scored]), labels, source)
-    return Evaluation(result, accuracy)
+    result = Int8Result(comparisons[0].samples, tuple(_output(c, a) for c, a in zip(comparisons, answers, strict=True)))
+    return Evaluation(result, None if task is None else compare(task.metric, *marks, source=source, seed=seed))
+
+
+def _by_name(model: FloatModel, outputs: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """By the source's names and in its order of axes."""
+    found = {}
+    for spec, value in zip(model.outputs, outputs, strict=True):
+        order = spec.permutation
+        found[spec.name] = value if order is None else value.transpose(np.argsort(order))
+    return found
 
 
 def run(backend: Backend, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -162,7 +160,8 @@ def run(backend: Backend, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     return results
 
 
-def _check_labels(labels: NDArray[np.int64], spec: IoSpec) -> None:
+def check_classes(labels: NDArray[np.int64], spec: IoSpec) -> None:
+    """Raises DataError when one of ``labels`` is no class of the output."""
     classes = spec.shape[1]
     outside = np.flatnonzero((labels < 0) | (labels >= classes))
     if outside.size:
@@ -182,52 +181,3 @@ def _output(comparison: Comparison, answers: Sequence[tuple[int, int]]) -> Outpu
         constant_slices=len(comparison.constant_slices),
         agreement=share(sum(a == b for a, b in answers), len(answers)) if answers else None,
     )
-
-
-def share(same: int, count: int) -> Share:
-    """``same`` of ``count`` with Wilson's score interval (scipy.stats)."""
-    low, high = wilson(same, count)
-    return Share(same, count, same / count, low, high)
-
-
-def wilson(hits: int, count: int) -> tuple[float, float]:
-    """Wilson's score interval for a proportion at :data:`CONFIDENCE`."""
-    from scipy.stats import binomtest
-
-    interval = binomtest(hits, count).proportion_ci(confidence_level=CONFIDENCE, method="wilson")
-    return float(interval.low), float(interval.high)
-
-
-def paired_difference(lost: int, gained: int, count: int) -> Points:
-    """(gained - lost) / count in points, with the interval of Agresti and Min for matched pairs.
-
-    Wald's interval after adding one half to each of the four cells (Agresti and Min, Statistics in Medicine 24, 2005): near-perfect
-    agreement, where Wald's own interval would have no width, is the usual case here.
-    """
-    from scipy.stats import norm
-
-    n, b, c = count + 2.0, lost + 0.5, gained + 0.5
-    centre = (c - b) / n
-    spread = float(norm.ppf(0.5 + CONFIDENCE / 2)) * math.sqrt(max(b + c - (c - b) ** 2 / n, 0.0)) / n
-    return Points(100.0 * (gained - lost) / count, 100.0 * (centre - spread), 100.0 * (centre + spread))
-
-
-def _accuracy(answers: NDArray[np.int64], labels: NDArray[np.int64], source: str) -> Accuracy:
-    right_float, right_int8 = answers[:, 0] == labels, answers[:, 1] == labels
-    lost = int(np.count_nonzero(right_float & ~right_int8))
-    gained = int(np.count_nonzero(~right_float & right_int8))
-    count = len(labels)
-    return Accuracy(
-        metric="top1",
-        count=count,
-        float=_right(int(right_float.sum()), count),
-        int8=_right(int(right_int8.sum()), count),
-        difference_points=paired_difference(lost, gained, count),
-        lost=lost,
-        gained=gained,
-        source=source,
-    )
-
-
-def _right(right: int, count: int) -> Right:
-    return Right(right, right / count, *wilson(right, count))

@@ -9,7 +9,9 @@ from edgekit.quantize.audit import Audit
 from edgekit.quantize.contract import Contract, breaches
 from edgekit.quantize.recipe import Gates
 from edgekit.values import GateResult, Verdict
-from edgekit.verify.accuracy import Accuracy, Evaluation, OutputInt8
+from edgekit.verify.accuracy import Evaluation, OutputInt8
+from edgekit.verify.drop import limit_of, loss, more_samples
+from edgekit.verify.intervals import Accuracy
 from edgekit.verify.measures import words_db
 from edgekit.verify.parity import Parity
 
@@ -106,13 +108,17 @@ def _agreement(outputs: Sequence[OutputInt8], limit: float) -> list[GateResult]:
 
 
 def _accuracy(accuracy: Accuracy, limit_points: float) -> GateResult:
-    drop = accuracy.difference_points
-    least, most = -drop.high, -drop.low
-    verdict = Verdict.PASSED if most <= limit_points else Verdict.FAILED if least > limit_points else Verdict.UNDECIDED
-    message = (
-        f"int8 {accuracy.int8.value:.2%}, float {accuracy.float.value:.2%}: {drop.value:+.2f} points "
-        f"(95 % interval {drop.low:+.2f} to {drop.high:+.2f}) on {accuracy.count} samples"
-    )
+    value, least, most = loss(accuracy)
+    limit = limit_of(accuracy, limit_points)
+    verdict = Verdict.PASSED if most <= limit else Verdict.FAILED if least > limit else Verdict.UNDECIDED
+    drop, points = accuracy.difference_points, accuracy.unit == "points"
+    figures = (f"{side.value:.2%}" if points else f"{side.value:.4g}" for side in (accuracy.int8, accuracy.float))
+    number, unit = ("{:+.2f}", " points") if points else ("{:+.3g}", "")
+    change, low, high = (number.format(end) for end in (drop.value, drop.low, drop.high))
+    message = "{}: int8 {}, float {}: ".format(accuracy.metric, *figures)
+    message += f"{change}{unit} (95 % interval {low} to {high}) on {accuracy.count} samples"
     if verdict is Verdict.UNDECIDED:
-        message += "; more labelled samples would decide it"
-    return GateResult("accuracy-drop", verdict, -drop.value, limit_points, message)
+        more = more_samples(accuracy, limit)
+        decide = "no number of samples like these would decide it" if more is None else f"{more} more samples needed"
+        message += f"; undecided: {decide}"
+    return GateResult("accuracy-drop", verdict, value, limit, message)

@@ -14,18 +14,8 @@ from edgekit.quantize.contract import contract
 from edgekit.quantize.recipe import Gates, Quantization
 from edgekit.values import FloatModel, GateResult, IoSpec, SourceModel, Verdict
 from edgekit.verify import gates
-from edgekit.verify.accuracy import (
-    Accuracy,
-    Evaluation,
-    Int8Result,
-    OutputInt8,
-    Right,
-    evaluate,
-    labelled_output,
-    paired_difference,
-    share,
-    wilson,
-)
+from edgekit.verify.accuracy import Evaluation, Int8Result, OutputInt8, check_classes, labelled_output
+from edgekit.verify.intervals import Accuracy, Right, paired_difference, share, wilson
 
 Z = 1.959963984540054
 """The 97.5 % point of the standard normal distribution."""
@@ -119,7 +109,7 @@ def test_accuracy_drop_passes_fails_or_is_undecided() -> None:
     )
     assert [passed.verdict, undecided.verdict, failed.verdict] == [Verdict.PASSED, Verdict.UNDECIDED, Verdict.FAILED]
     assert failed.measured == pytest.approx(8.0) and failed.limit == 2.0
-    assert "more labelled samples would decide it" in undecided.message
+    assert "undecided: " in undecided.message and "more samples needed" in undecided.message
     assert "on 1000 samples" in passed.message
 
 
@@ -171,4 +161,4 @@ def test_labels_need_exactly_one_output_of_class_scores() -> None:
 
 def test_a_label_that_is_no_class_is_refused_before_anything_runs() -> None:
     with pytest.raises(DataError, match=r"label 10 \(sample 2\) is no class of output 'logits', which has 10"):
-        evaluate(model_with(scores("logits", 1, 10)), None, [], labels=np.array([0, 9, 10]), source="test")  # type: ignore[arg-type]
+        check_classes(np.array([0, 9, 10]), scores("logits", 1, 10))
