@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import dataclasses
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +59,7 @@ def read_key_file(path: Path) -> KeyFile | None:
         data = path.read_bytes()
     except OSError as error:
         if path.exists():
-            raise LinkError(f"the key {path} cannot be read: {error.strerror}", code="key_invalid") from error
+            raise _invalid(f"the key {path} cannot be read: {error.strerror}", path) from error
         return None
     if path.suffix == ".pub":
         return None
@@ -74,18 +76,21 @@ def public_part(path: Path) -> bytes | None:
         return None
 
 
-def agent_keys() -> list[paramiko.AgentKey]:
-    """What the agent at ``$SSH_AUTH_SOCK`` holds; nothing when there is none."""
+@contextlib.contextmanager
+def agent_keys() -> Iterator[list[paramiko.AgentKey]]:
+    """What the agent at ``$SSH_AUTH_SOCK`` holds, to be used within the block; nothing when there is none."""
     import paramiko
 
     try:
         agent = paramiko.Agent()
+    except (paramiko.SSHException, OSError):
+        yield []
+        return
+    with contextlib.closing(agent):
         connection = getattr(agent, "_conn", None)
         if connection is not None:
             connection.settimeout(_AGENT_TIMEOUT_S)
-        return list(agent.get_keys())
-    except (paramiko.SSHException, OSError):
-        return []
+        yield list(agent.get_keys())
 
 
 def _public_part(path: Path) -> bytes | None:
@@ -149,7 +154,7 @@ def _loaded(path: Path, passphrase: str | None, *, encrypted: bool) -> object:
                 code="passphrase_wrong",
                 hint=f"check it with: ssh-keygen -yf {path}",
             ) from error
-        raise LinkError(f"{path} is no private key: {error}", code="key_invalid") from error
+        raise _invalid(f"{path} is no private key: {str(error).split('. See ')[0]}", path) from error
 
 
 def _as_paramiko(loaded: object, path: Path) -> paramiko.PKey:
@@ -169,6 +174,10 @@ def _as_paramiko(loaded: object, path: Path) -> paramiko.PKey:
             ).decode()
             return wrapper.from_private_key(io.StringIO(text))
     raise _unsupported(path)
+
+
+def _invalid(message: str, path: Path) -> LinkError:
+    return LinkError(message, code="key_invalid", hint=f"check it with: ssh-keygen -yf {path}")
 
 
 def _unsupported(path: Path) -> LinkError:

@@ -41,7 +41,7 @@ def log_in(
     """Returns when the server has accepted us.
 
     Raises :class:`LinkError`: ``auth_refused`` (no key or password was the right one), ``passphrase_wrong``, ``passphrase_missing``,
-    ``password_wrong``, ``too_many_keys`` (the server hung up after so many keys), ``connect_timeout``.
+    ``key_invalid``, ``key_unsupported``, ``password_wrong``, ``too_many_keys`` (the server hung up after so many keys), ``connect_timeout``.
     """
     attempt = _Attempt(transport, target, questions, secrets, step_timeout_s)
     attempt.run()
@@ -65,6 +65,7 @@ class _Attempt:
         self._step_timeout_s = step_timeout_s
         self._tried: list[str] = []
         self._locked: list[KeyFile] = []
+        self._unusable: list[LinkError] = []
         transport.auth_timeout = step_timeout_s
 
     def run(self) -> None:
@@ -92,18 +93,18 @@ class _Attempt:
 
     def _keys(self) -> bool:
         """Whether a key was accepted. What the user named comes first, what needs a passphrase last."""
-        for offer in self._offers():
-            if offer.agent is not None:
-                key: paramiko.PKey | None = offer.agent
-            else:
-                assert offer.file is not None
-                key = self._opened(offer.file)
-            if key is not None and self._accepts(key, offer.words):
-                return True
+        with agent_keys() as held:
+            for offer in self._offers(held):
+                if offer.agent is not None:
+                    key: paramiko.PKey | None = offer.agent
+                else:
+                    assert offer.file is not None
+                    key = self._opened(offer.file)
+                if key is not None and self._accepts(key, offer.words):
+                    return True
         return False
 
-    def _offers(self) -> list[_Offer]:
-        held = agent_keys()
+    def _offers(self, held: list[paramiko.AgentKey]) -> list[_Offer]:
         by_public = {key.asbytes(): key for key in held}
         named: list[_Offer] = []
         locked: list[_Offer] = []
@@ -112,7 +113,11 @@ class _Attempt:
             if public is not None and public in by_public:
                 named.append(_Offer(f"{path} ({fingerprint(public)}, in the agent)", agent=by_public.pop(public)))
                 continue
-            file = read_key_file(path)
+            try:
+                file = read_key_file(path)
+            except LinkError as error:
+                self._unusable.append(error)
+                continue
             if file is not None:
                 (locked if file.encrypted else named).append(_Offer(str(file), file=file))
         others = [] if self._target.only_these_keys else list(by_public.values())
@@ -120,9 +125,13 @@ class _Attempt:
         return [*named, *agent, *locked]
 
     def _opened(self, file: KeyFile) -> paramiko.PKey | None:
-        """The key in a file; None when it is encrypted and nobody has the passphrase."""
+        """The key in a file; None when it is of no use, or encrypted and nobody has the passphrase."""
         if not file.encrypted:
-            return file.load(None)
+            try:
+                return file.load(None)
+            except LinkError as error:
+                self._unusable.append(error)
+                return None
         known = self._secrets.passphrases.get(str(file.path))
         passphrase = known if known is not None else self._questions.passphrase(f"Passphrase of {file.path}: ")
         if passphrase is None:
@@ -206,6 +215,8 @@ class _Attempt:
     def _refused(self, allowed: list[str]) -> LinkError:
         address, words = self._target.address, self._target.ssh_words
         details = {"allowed": allowed, "tried": self._tried}
+        if self._unusable and not self._tried:
+            return self._unusable[0]
         if self._locked and not self._tried:
             path = self._locked[0].path
             return LinkError(

@@ -44,11 +44,12 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """An empty home folder, no agent, no password in the environment."""
+    """An empty home folder, no agent, no password in the environment, no configuration of this machine."""
     home = tmp_path / "desk"
     (home / ".ssh").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setattr("edgekit.link.sshconfig.SYSTEM_FOLDER", tmp_path / "no" / "etc" / "ssh")
     for name in ("SSH_AUTH_SOCK", "EDGEKIT_PASSWORD", "EDGEKIT_PASSPHRASE"):
         monkeypatch.delenv(name, raising=False)
     return Desk(home, home / ".config" / "edgekit")

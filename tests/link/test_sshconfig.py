@@ -11,13 +11,7 @@ import pytest
 from lab_fixtures import Desk
 
 from edgekit.errors import UsageError
-from edgekit.link import sshconfig
 from edgekit.link.sshconfig import resolve
-
-
-@pytest.fixture(autouse=True)
-def no_system_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sshconfig, "SYSTEM_FOLDER", tmp_path / "etc" / "ssh")
 
 
 def config(desk: Desk, text: str, name: str = "config") -> None:
