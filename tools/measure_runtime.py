@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=7)
     options = parser.parse_args()
-    from edgekit.bench.pyz import build_agent
+    from edgekit.push.pyz import build_agent
     from edgekit.runtime import Model
 
     float_to_float, invoke, x = bare_calls(options.bundle / "model.tflite", options.threads)

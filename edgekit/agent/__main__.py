@@ -1,4 +1,4 @@
-"""The agent's command line: ``run FOLDER``, ``facts``, ``--version``; ``worker`` is for the supervisor itself."""
+"""The agent's command line: ``run FOLDER``, ``facts``, ``do ERRAND``, ``--version``; ``worker`` and ``health`` are for the agent itself."""
 
 from __future__ import annotations
 
@@ -28,11 +28,23 @@ def main(argv: Optional[List[str]] = None) -> int:
     verbs.add_parser("facts", help="print what this board is, as JSON")
     worker = verbs.add_parser("worker")
     worker.add_argument("descriptor", type=int)
+    errand = verbs.add_parser("do", help="one errand of the workstation, as JSON")
+    errand.add_argument("what")
+    errand.add_argument("--home", required=True)
+    verbs.add_parser("health")
     options = parser.parse_args(argv)
     if options.verb == "worker":
         from edgekit.agent.worker import main as work
 
         return work(options.descriptor)
+    if options.verb == "do":
+        from edgekit.agent.errands import main as do
+
+        return do(options.what, options.home)
+    if options.verb == "health":
+        from edgekit.agent.health import main as check
+
+        return check(json.load(sys.stdin))
     roots = Roots(sys=options.sys, proc=options.proc, dev=options.dev, commands=options.commands)
     try:
         if options.verb == "facts":

@@ -19,9 +19,9 @@ from typing import Any
 
 from edgekit.agent.lock import LOCK_FILE
 from edgekit.bench.plan import BenchPlan, PlannedFile, store_name
-from edgekit.bench.pyz import agent_name, build_agent
 from edgekit.errors import BoardBusyError, JobError, LinkError
 from edgekit.link.base import Link
+from edgekit.push.pyz import agent_name, build_agent
 from edgekit.values import SCHEMA
 
 DEFAULT_HOME = "~/.edgekit"

@@ -13,10 +13,10 @@ import pytest
 
 from edgekit.bench import jobs
 from edgekit.bench.plan import make_plan
-from edgekit.bench.pyz import agent_name
 from edgekit.bench.runs import collect, read_result
 from edgekit.errors import BoardBusyError, JobError
 from edgekit.link.local import LocalLink
+from edgekit.push.pyz import agent_name
 
 
 class CountingLink(LocalLink):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edgekit import __version__
-from edgekit.bench.pyz import agent_name, build_agent
+from edgekit.push.pyz import agent_name, build_agent
 
 
 @pytest.fixture

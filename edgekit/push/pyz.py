@@ -16,23 +16,33 @@ _MAIN = b"import sys\n\nfrom edgekit.agent.__main__ import main\n\nsys.exit(main
 
 
 @functools.cache
-def build_agent() -> bytes:
-    """``agent.pyz``: runs with any Python 3.8 or later that finds numpy and an interpreter, without edgekit installed."""
+def _members() -> dict[str, bytes]:
+    """The sources by their name in the zip."""
     package = Path(edgekit.__file__).parent
     members = {"__main__.py": _MAIN}
     for part in _PARTS:
         path = package / part
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             members[f"edgekit/{source.relative_to(package).as_posix()}"] = source.read_bytes()
+    return members
+
+
+@functools.cache
+def build_agent() -> bytes:
+    """``agent.pyz``: runs with any Python 3.8 or later that finds numpy and an interpreter, without edgekit installed."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, data in sorted(members.items()):
+        for name, data in sorted(_members().items()):
             entry = zipfile.ZipInfo(name, _ZIP_EPOCH)
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED, compresslevel=9)
     return buffer.getvalue()
 
 
+@functools.cache
 def agent_name() -> str:
-    """The agent's file name on a board, by its content."""
-    return f"agent-{hashlib.sha256(build_agent()).hexdigest()[:16]}.pyz"
+    """The agent's file name on a board, by its content: that of the sources, which costs no packing."""
+    digest = hashlib.sha256()
+    for name, data in sorted(_members().items()):
+        digest.update(f"{name} {len(data)}\n".encode() + data)
+    return f"agent-{digest.hexdigest()[:16]}.pyz"
