@@ -152,7 +152,7 @@ class Files:
             with self._connection.watchdog.deadline(STEP_TIMEOUT_S, "starting SFTP"):
                 channel.invoke_subsystem("sftp")
                 return channel, paramiko.SFTPClient(channel)
-        except (paramiko.SSHException, EOFError, OSError) as error:
+        except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError) as error:
             self._open.close()
             if not self._connection.alive:
                 raise
