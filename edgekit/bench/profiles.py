@@ -19,11 +19,26 @@ FALLBACK = "generic-linux"
 
 
 @dataclasses.dataclass(frozen=True)
+class ThermalSetup:
+    """One way to cool the board, as two masses: resistances in K/W, capacities in J/K, power of the whole board in W."""
+
+    name: str
+    die_to_body_k_w: float
+    die_j_k: float
+    body_to_air_k_w: float
+    body_j_k: float
+    idle_w: float
+    load_w: float
+
+
+@dataclasses.dataclass(frozen=True)
 class DeviceProfile:
     """One kind of board. Temperatures in degrees Celsius, clocks in kHz; None where no source was found."""
 
     name: str
     title: str
+    note: str = ""
+    """What everybody who measures on it should know."""
     model: str | None = None
     """Regular expression for the device tree's model."""
     compatible: str | None = None
@@ -44,10 +59,12 @@ class DeviceProfile:
     """The lowest clock under throttling."""
     pacing_target_c: float | None = None
     """The temperature to hold for a frame rate that lasts."""
+    setups: tuple[ThermalSetup, ...] = ()
+    """How fast it heats, for each way to cool it."""
 
 
 _TABLES: Mapping[str, Mapping[str, str]] = {
-    "board": {"title": "title"},
+    "board": {"title": "title", "note": "note"},
     "recognise": {"model": "model", "compatible": "compatible"},
     "sensors": {"zone_types": "zone_types"},
     "throttling": {
@@ -110,6 +127,7 @@ def read_profile(path: Path) -> DeviceProfile:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RecipeError(f"{path} cannot be read: {error}") from error
     fields: dict[str, Any] = {"name": path.stem}
+    fields["setups"] = _setups(path, data.pop("thermal", {}))
     for table, values in data.items():
         keys = _known(path, table, _TABLES, "table")
         if not isinstance(values, dict):
@@ -120,6 +138,22 @@ def read_profile(path: Path) -> DeviceProfile:
     if "title" not in fields:
         raise RecipeError(f"{path} has no board.title")
     return DeviceProfile(**fields)
+
+
+def _setups(path: Path, tables: Any) -> tuple[ThermalSetup, ...]:
+    """The tables ``[thermal.NAME]``."""
+    if not isinstance(tables, dict) or not all(isinstance(values, dict) for values in tables.values()):
+        raise RecipeError(f"{path}: thermal must hold tables, one for each way to cool the board")
+    names = [field.name for field in dataclasses.fields(ThermalSetup) if field.name != "name"]
+    for name, values in tables.items():
+        for key, value in values.items():
+            _known(path, key, dict.fromkeys(names), f"key of [thermal.{name}]")
+            if type(value) not in (int, float) or not value > 0:
+                raise RecipeError(f"{path}: thermal.{name}.{key} must be a number above 0, not {value!r}")
+        missing = [key for key in names if key not in values]
+        if missing:
+            raise RecipeError(f"{path}: [thermal.{name}] lacks {', '.join(missing)}")
+    return tuple(ThermalSetup(name, **{key: float(values[key]) for key in names}) for name, values in tables.items())
 
 
 def _known(path: Path, word: str, known: Mapping[str, _T], what: str) -> _T:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.report.quantity import counted, digits, latency_text, share_text
+from edgekit.report.quantity import cause_text, counted, digits, latency_text, share_text
 from edgekit.report.summary import NotEnough, RunSummary
-from edgekit.report.table import is_float_bundle
+from edgekit.report.table import finding_text, is_float_bundle
 
 NOISY_COV = 0.03
 """A quiet board stays below 1 %; above 3 % the run was disturbed or throttled."""
@@ -41,7 +41,8 @@ class Advice:
 def advise_run(summary: RunSummary) -> tuple[Advice, ...]:
     """What this run suggests, most important first. Of an invalid run only how to get a valid one."""
     if not summary.validity.valid:
-        return (_rerun(summary),)
+        remedy = _throttled(summary) if summary.thermal.throttling.invalid else None
+        return (*([remedy] if remedy else []), _rerun(summary))
     found = [rule(summary) for rule in RUN_RULES]
     return (*(advice for advice in found if advice is not None), *advise_manifest(summary.manifest or {}))
 
@@ -75,21 +76,40 @@ def _rerun(summary: RunSummary) -> Advice:
     return Advice("rerun", "Measure again", "; ".join(summary.validity.reasons), "edgekit bench BUNDLE")
 
 
+_REMEDIES = {
+    "thermal": ("throttled", "Cool the board or pace the inferences"),
+    "under_voltage": ("under_voltage", "Give the board a stronger supply and a shorter, thicker cable"),
+    "power_cap": ("power_cap", "Choose a lower power mode that holds, or a stronger supply"),
+    "mode_change": ("mode_change", "Fix the clock setting and the power mode before you measure"),
+    "other_load": ("other_load", "Stop the other processes and measure again"),
+    "unknown": ("slow_unknown", "Find out what slowed it down: measure again with more sensors readable"),
+}
+"""By the cause of throttling: the advice's key, and what to do."""
+
+
 def _throttled(summary: RunSummary) -> Advice | None:
-    thermal = summary.thermal
-    if thermal.throttle_events == 0:
+    main = summary.thermal.throttling.main
+    if main is None:
         return None
-    share = "" if thermal.throttled_share is None else f", {share_text(thermal.throttled_share)} of the run"
+    key, title = _REMEDIES[main.cause]
+    word = "throttled" if summary.thermal.throttling.verdict == "throttled" else "was slowed down"
+    return Advice(key, title, f"the board {word} by {cause_text(main.cause)}: {finding_text(main)}")
+
+
+def _unseen(summary: RunSummary) -> Advice | None:
+    """Throttling that nothing showed, with the way to see it where the board knows one."""
+    reason = summary.thermal.throttling.unknown
+    _, mark, fix = reason.partition("(fix: ")
+    if not mark:
+        return None
     return Advice(
-        "throttled",
-        "Cool the board or pace the inferences",
-        f"the board throttled {counted(thermal.throttle_events, 'time')}{share}",
+        "throttling_unknown", f"Let edgekit see the throttling: {fix.rstrip(')')}", reason.partition(" (fix: ")[0]
     )
 
 
 def _slowed(summary: RunSummary) -> Advice | None:
     sustained = summary.sustained
-    if sustained is None or sustained.ratio <= 1.0 + NOISY_COV or summary.thermal.throttle_events:
+    if sustained is None or sustained.ratio <= 1.0 + NOISY_COV or summary.thermal.throttling.verdict == "throttled":
         return None
     return Advice(
         "slowed",
@@ -330,6 +350,7 @@ def _weak_slice(verification: Mapping[str, Any]) -> Advice | None:
 RUN_RULES: tuple[Callable[[RunSummary], Advice | None], ...] = (
     _foreign,
     _throttled,
+    _unseen,
     _slower_than_float,
     _islands,
     _no_delegate,

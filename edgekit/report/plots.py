@@ -16,14 +16,22 @@ import numpy as np
 from edgekit.report.downsample import Envelope, envelope_of
 from edgekit.report.folder import RunFolder, mapping, number
 from edgekit.report.histogram import distribution_of
-from edgekit.report.quantity import BYTES_PER_MB, latency_unit
-from edgekit.report.summary import FLOAT, MAIN, NotEnough, RunSummary
+from edgekit.report.quantity import BYTES_PER_MB, cause_text, latency_unit
+from edgekit.report.summary import FLOAT, MAIN, NotEnough, RunSummary, ThrottleVerdict
 from edgekit.report.table import main_label
 from edgekit.report.thermal import SensorSeries, series_of
 from edgekit.report.timeline import blocks_of
 
 BLUE, ORANGE, RED, GREEN, GRAY = "#0072b2", "#d55e00", "#b5325e", "#009e73", "#7f7f7f"
 COLOURS = {MAIN: BLUE, FLOAT: ORANGE}
+CAUSE_COLOURS = {
+    "thermal": RED,
+    "under_voltage": "#e69f00",
+    "power_cap": "#e69f00",
+    "mode_change": GREEN,
+    "other_load": GRAY,
+    "unknown": GRAY,
+}
 HISTOGRAM_BINS = 60
 LONGEST_LABEL = 40
 
@@ -78,7 +86,9 @@ def latency_over_time(run: RunFolder, summary: RunSummary) -> Figure | None:
     for name, envelope in envelopes.items():
         data += _envelope_traces(_name(name, summary), envelope, factor, COLOURS[name])
     data += _sensor_traces(series, panels)
-    layout = {**_time_axes(panels, f"latency, {unit}"), "shapes": _throttle_shapes(run), "showlegend": True}
+    layout = {**_time_axes(panels, f"latency, {unit}"), "showlegend": True}
+    layout["shapes"] = _throttle_shapes(summary.thermal.throttling)
+    layout["annotations"] = _throttle_words(summary.thermal.throttling)
     extremes = np.array(
         [min(min(e.min_ns) for e in envelopes.values()), max(max(e.max_ns) for e in envelopes.values())]
     )
@@ -185,21 +195,23 @@ def _time_axes(panels: Sequence[str], latency_title: str) -> dict[str, Any]:
     return layout
 
 
-def _throttle_shapes(run: RunFolder) -> list[Mapping[str, Any]]:
-    """A shaded stretch for each time the board throttled."""
-    last = max((t for sample in run.samples if (t := number(sample.get("t_s"))) is not None), default=0.0)
-    stretches, since = [], None
-    for event in run.events:
-        t_s = number(event.get("t_s"))
-        if event.get("kind") == "throttle_on" and since is None:
-            since = t_s
-        elif event.get("kind") == "throttle_off" and since is not None and t_s is not None:
-            stretches.append((since, t_s))
-            since = None
-    if since is not None:
-        stretches.append((since, max(last, since)))
+def _throttle_shapes(verdict: ThrottleVerdict) -> list[Mapping[str, Any]]:
+    """A shaded stretch for each time that something slowed the board down, in the colour of its cause."""
     common = {"type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}, "layer": "below"}
-    return [{**common, "x0": start, "x1": end, "fillcolor": _rgba(RED, 0.12)} for start, end in stretches]
+    return [
+        {**common, "x0": spell.start_s, "x1": spell.end_s, "fillcolor": _rgba(CAUSE_COLOURS[spell.cause], 0.14)}
+        for spell in verdict.spells
+    ]
+
+
+def _throttle_words(verdict: ThrottleVerdict) -> list[Mapping[str, Any]]:
+    """The name of each cause over its first stretch."""
+    first = {spell.cause: spell for spell in reversed(verdict.spells)}
+    common = {"xref": "x", "yref": "paper", "y": 1.0, "yanchor": "bottom", "xanchor": "left", "showarrow": False}
+    return [
+        {**common, "x": spell.start_s, "text": cause_text(cause), "font": {"size": 11, "color": CAUSE_COLOURS[cause]}}
+        for cause, spell in first.items()
+    ]
 
 
 def distribution(run: RunFolder, summary: RunSummary) -> Figure | None:

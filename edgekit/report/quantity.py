@@ -92,3 +92,18 @@ def decibel_text(value: float | None) -> str:
 def temperature_text(value_c: float) -> str:
     """``61.2 °C``."""
     return f"{value_c:.1f} °C"
+
+
+_CAUSES = {
+    "thermal": "heat",
+    "under_voltage": "low supply voltage",
+    "power_cap": "a limit of power or current",
+    "mode_change": "a changed clock setting or power mode",
+    "other_load": "other processes",
+    "unknown": "an unknown cause",
+}
+
+
+def cause_text(cause: str) -> str:
+    """A cause of throttling in plain words."""
+    return _CAUSES[cause]

@@ -9,6 +9,7 @@ from edgekit.report.offline_plotly import figure_json
 from edgekit.report.page import Banner, Chapter, Drawing, Grid, Section, facts_grid
 from edgekit.report.plots import Figure, figures_of
 from edgekit.report.quantity import (
+    cause_text,
     counted,
     digits,
     duration_text,
@@ -18,7 +19,7 @@ from edgekit.report.quantity import (
     temperature_text,
 )
 from edgekit.report.summary import FLOAT, DelegateFacts, NotEnough, RunSummary, VariantSummary
-from edgekit.report.table import main_label, percentile_cell, run_table
+from edgekit.report.table import finding_text, main_label, percentile_cell, run_table, throttling_cell
 
 UNKNOWN = "unknown"
 
@@ -213,7 +214,7 @@ def _board(prefix: str, summary: RunSummary) -> Section:
         pairs.append(("temperature, second half", f"{thermal.slope_k_per_min:+.2f} K a minute"))
     if thermal.clock_max_mhz is not None and thermal.clock_min_mhz is not None:
         pairs.append(("clock, lowest / highest", f"{thermal.clock_min_mhz:.0f} / {thermal.clock_max_mhz:.0f} MHz"))
-    pairs.append(("throttling", _throttling(summary)))
+    pairs += _throttling(summary)
     if thermal.busy_other_mean is not None:
         pairs.append(("other programs", f"{share_text(thermal.busy_other_mean)} of the processor"))
     for what in ("clock", "other programs"):
@@ -242,13 +243,14 @@ def _temperatures(summary: RunSummary) -> str:
     return " / ".join(temperature_text(value) for value in (thermal.start_c, thermal.end_c, thermal.max_c))
 
 
-def _throttling(summary: RunSummary) -> str:
-    thermal = summary.thermal
-    if "throttling" in thermal.unknown:
-        return f"{UNKNOWN}: {thermal.unknown['throttling']}"
-    if thermal.throttle_events == 0:
-        return "none seen"
-    return f"{counted(thermal.throttle_events, 'time')}, {_share(thermal.throttled_share)} of the run"
+def _throttling(summary: RunSummary) -> list[tuple[str, str]]:
+    """The verdict, and a line for each cause."""
+    verdict = summary.thermal.throttling
+    cell = throttling_cell(summary)
+    pairs = [("throttling", f"{cell.text}: {cell.detail}" if cell.detail and not verdict.causes else cell.text)]
+    for item in verdict.causes:
+        pairs.append((cause_text(item.cause), f"{finding_text(item)}; {'; '.join(item.evidence)}"))
+    return pairs
 
 
 def _warnings(prefix: str, summary: RunSummary) -> Section | None:

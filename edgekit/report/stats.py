@@ -64,8 +64,8 @@ STEADY_CHANGE = 0.02
 def summarise(run: RunFolder) -> RunSummary:
     """Everything that the run's raw files support; what they do not support is absent and says why.
 
-    The run is ``invalid`` (no verdict may rest on it) when it did not end as ``done``, when the agent says so, or when
-    a variant has fewer than 11 steady inferences.
+    The run is ``invalid`` (no verdict may rest on it) when it did not end as ``done``, when the agent says so, when
+    the supply was too low, a mode changed or the board restarted meanwhile, or when a variant has fewer than 11 steady inferences.
     """
     warnings = [*(str(item) for item in run.result.get("warnings") or ()), *run.notes]
     blocks = {name: blocks_of(run, name) for name in (MAIN, FLOAT)}
@@ -75,8 +75,9 @@ def summarise(run: RunFolder) -> RunSummary:
         if name in run.latencies_ns or run.variant(name)
     )
     sustained, missing = _sustained(blocks[MAIN])
-    validity = _validity(run, variants)
     thermal = thermal_of(run)
+    validity = _validity(run, variants, thermal)
+    warnings.extend(thermal.throttling.notes)
     warnings.extend(_regime_warnings(sustained, thermal))
     model = mapping(run.request.get("model"))
     return RunSummary(
@@ -236,7 +237,7 @@ def _delegate(data: Any) -> DelegateFacts:
     )
 
 
-def _validity(run: RunFolder, variants: Sequence[VariantSummary]) -> Validity:
+def _validity(run: RunFolder, variants: Sequence[VariantSummary], thermal: Thermal) -> Validity:
     reasons = []
     if run.state != "done":
         error = mapping(run.result.get("error"))
@@ -244,6 +245,7 @@ def _validity(run: RunFolder, variants: Sequence[VariantSummary]) -> Validity:
         reasons.append(f"the run ended as {run.state}{said}")
     told = [str(reason) for reason in run.result.get("invalid_reasons") or ()]
     reasons += [reason for reason in told if reason != f"the run is {run.state}"]
+    reasons += thermal.throttling.invalid
     for variant in variants:
         if variant.count < MEDIAN_NEEDS:
             reasons.append(
@@ -297,9 +299,10 @@ def _sustained(blocks: Sequence[Block]) -> tuple[Sustained | None, str]:
 def _regime_warnings(sustained: Sustained | None, thermal: Thermal) -> list[str]:
     """A percentile of a run whose speed changed on the way describes neither of its halves."""
     changed = sustained is not None and abs(sustained.ratio - 1.0) > REGIME_CHANGE
-    if not changed and not thermal.throttle_events:
+    throttled = thermal.throttling.verdict == "throttled"
+    if not changed and not throttled:
         return []
-    why = "the board throttled" if thermal.throttle_events else "the last half minute differs from the first"
+    why = "the board throttled" if throttled else "the last half minute differs from the first"
     return [f"the percentiles mix faster and slower stretches, because {why}: read the sustained speed beside them"]
 
 

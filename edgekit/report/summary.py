@@ -155,6 +155,57 @@ class Speedup:
 
 
 @dataclass(frozen=True)
+class Spell:
+    """A stretch of the run in which one cause slowed the board down; seconds since the run began."""
+
+    cause: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class CauseFinding:
+    """What one cause did in the whole run.
+
+    ``onset_s`` counts from the first steady inference, ``share`` is of the time measured, ``clock_floor_mhz`` the lowest clock seen
+    meanwhile. ``slowdown`` is the median latency meanwhile by the median without any cause, ``lost_share`` the part of the measured
+    time that it cost. ``evidence`` says what showed it.
+    """
+
+    cause: str
+    onset_s: float
+    share: float
+    clock_floor_mhz: float | None
+    slowdown: float | None
+    lost_share: float | None
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ThrottleVerdict:
+    """Whether the board was slowed down, and by what.
+
+    ``verdict``: ``throttled`` (the board lowered its own clock), ``slowed`` (latency grew for another or no visible reason),
+    ``not_throttled`` or ``unknown`` (nothing on this board would have shown it; ``unknown`` says why). ``causes`` has the costliest
+    first; a cause is ``thermal``, ``under_voltage``, ``power_cap``, ``mode_change``, ``other_load`` or ``unknown``. ``invalid`` are
+    reasons why no number of this run may be compared, ``notes`` what else to know.
+    """
+
+    verdict: str = "unknown"
+    causes: tuple[CauseFinding, ...] = ()
+    spells: tuple[Spell, ...] = ()
+    share: float | None = None
+    notes: tuple[str, ...] = ()
+    invalid: tuple[str, ...] = ()
+    unknown: str = ""
+
+    @property
+    def main(self) -> CauseFinding | None:
+        """The cause that cost most; None when there is none."""
+        return self.causes[0] if self.causes else None
+
+
+@dataclass(frozen=True)
 class Thermal:
     """Temperature, clock and company on the board while the run went. None is unknown, and ``unknown`` says why."""
 
@@ -165,8 +216,7 @@ class Thermal:
     rising: bool = False
     clock_min_mhz: float | None = None
     clock_max_mhz: float | None = None
-    throttle_events: int = 0
-    throttled_share: float | None = None
+    throttling: ThrottleVerdict = field(default_factory=ThrottleVerdict)
     busy_other_mean: float | None = None
     busy_other_max: float | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)

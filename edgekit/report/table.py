@@ -11,15 +11,26 @@ from typing import Any
 
 from edgekit.report.quantity import (
     BYTES_PER_MB,
+    cause_text,
     digits,
     digits_that_show,
+    duration_text,
     interval_text,
     latency_text,
     latency_unit,
     share_text,
     size_text,
 )
-from edgekit.report.summary import FLOAT, MAIN, NotEnough, Percentile, RunSummary, VariantSummary, percentile_name
+from edgekit.report.summary import (
+    FLOAT,
+    MAIN,
+    CauseFinding,
+    NotEnough,
+    Percentile,
+    RunSummary,
+    VariantSummary,
+    percentile_name,
+)
 
 MEASURED = "measured"
 NOT_ENOUGH = "not enough"
@@ -110,6 +121,7 @@ def run_table(summary: RunSummary) -> Table:
     rows = [_size_row(summary), *([] if label == FLOAT else _quality_rows(summary.manifest))]
     rows += [_percentile_row(summary, percent) for percent in TABLE_PERCENTS]
     rows += [_throughput_row(summary), _memory_row(summary)]
+    rows.append(Row("throttling", "throttling", (BLANK, throttling_cell(summary), BLANK)))
     if label != "int8" and summary.float_variant is None:
         alone = tuple(Row(row.key, row.label, row.cells[1:2]) for row in rows)
         return Table(summary.model, (label,), alone, RUN_NOTES)
@@ -303,3 +315,39 @@ def memory_cell(variant: VariantSummary | None, name: str) -> Cell:
         reasons = [stage.unknown for stage in variant.memory if stage.unknown]
         return Cell("unknown", reasons[0] if reasons else "not recorded", state=UNKNOWN)
     return Cell(size_text(variant.peak_rss_bytes), value=float(variant.peak_rss_bytes), unit="bytes")
+
+
+_VERDICTS = {
+    "throttled": "throttled by",
+    "slowed": "slowed down by",
+    "not_throttled": "none",
+    "unknown": "unknown",
+}
+
+
+def throttling_cell(summary: RunSummary) -> Cell:
+    """Whether the board was slowed down, by what, and how much of the run that was."""
+    verdict = summary.thermal.throttling
+    text, main = _VERDICTS[verdict.verdict], verdict.main
+    if verdict.verdict == "unknown":
+        return Cell(text, verdict.unknown, state=UNKNOWN)
+    if main is None:
+        return Cell(text, value=0.0, unit="share")
+    also = [cause_text(item.cause) for item in verdict.causes[1:]]
+    detail = finding_text(main) + (f"; also {', '.join(also)}" if also else "")
+    return Cell(f"{text} {cause_text(main.cause)}", detail, value=verdict.share, unit="share")
+
+
+def finding_text(item: CauseFinding) -> str:
+    """``after 167 s, 41.2 % of the run, down to 900 MHz, latency 1.42x, cost 12.1 % of the speed``."""
+    parts = [
+        f"after {duration_text(item.onset_s)}" if item.onset_s > 0 else "from the start",
+        f"{share_text(item.share)} of the run",
+    ]
+    if item.clock_floor_mhz is not None:
+        parts.append(f"down to {item.clock_floor_mhz:.0f} MHz")
+    if item.slowdown is not None:
+        parts.append(f"latency {digits(item.slowdown)}x")
+    if item.lost_share is not None and item.lost_share > 0:
+        parts.append(f"cost {share_text(item.lost_share)} of the speed")
+    return ", ".join(parts)

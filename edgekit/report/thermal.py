@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from edgekit.report.folder import SUFFIXES, RunFolder, mapping, number
-from edgekit.report.summary import Thermal
-from edgekit.report.timeline import blocks_of
+from edgekit.report.signs import Clocks
+from edgekit.report.summary import Thermal, ThrottleVerdict
+from edgekit.report.throttling import throttle_verdict
+from edgekit.report.timeline import blocks_of, timeline_of
 
 RISING_K_PER_MIN = 0.5
 """A board that still warms up faster than this has not shown its steady speed."""
@@ -30,11 +31,11 @@ class SensorSeries:
 
 def series_of(run: RunFolder) -> SensorSeries:
     """The sensor samples of the run in time order. The clock is the fastest policy's: the cores that inference runs on."""
-    rows = []
+    rows, clocks = [], Clocks()
     for sample in run.samples:
         t_s = number(sample.get("t_s"))
         if t_s is not None:
-            rows.append((t_s, number(sample.get("temperature_c")), _clock_mhz(sample)))
+            rows.append((t_s, number(sample.get("temperature_c")), clocks.mhz(sample)))
     rows.sort(key=lambda row: row[0])
     return SensorSeries(tuple(row[0] for row in rows), tuple(row[1] for row in rows), tuple(row[2] for row in rows))
 
@@ -51,7 +52,13 @@ def thermal_of(run: RunFolder) -> Thermal:
         if (share := number(sample.get("cpu_busy_other"))) is not None and (number(sample.get("t_s")) or 0.0) >= since
     ]
     slope, rising = _slope(warm)
-    throttled = sum(1 for event in run.events if event.get("kind") == "throttle_on")
+    throttling = throttle_verdict(
+        run.samples,
+        [timeline_of(blocks_of(run, name)) for name in SUFFIXES],
+        facts=run.facts,
+        request=run.request,
+        events=run.events,
+    )
     return Thermal(
         start_c=warm[0][1] if warm else None,
         end_c=warm[-1][1] if warm else None,
@@ -60,17 +67,11 @@ def thermal_of(run: RunFolder) -> Thermal:
         rising=rising,
         clock_min_mhz=min(clocks) if clocks else None,
         clock_max_mhz=max(clocks) if clocks else None,
-        throttle_events=throttled,
-        throttled_share=_throttled_share(run.events, series.times_s[-1] if series.times_s else None),
+        throttling=throttling,
         busy_other_mean=float(np.mean(busy)) if busy else None,
         busy_other_max=max(busy) if busy else None,
-        unknown=_unknown(run, warm=bool(warm), clocks=bool(clocks), busy=bool(busy), throttled=bool(throttled)),
+        unknown=_unknown(run, warm=bool(warm), clocks=bool(clocks), busy=bool(busy), throttling=throttling),
     )
-
-
-def _clock_mhz(sample: Mapping[str, Any]) -> float | None:
-    values = [khz for item in mapping(sample.get("cpu_khz")).values() if (khz := number(item)) is not None]
-    return max(values) / 1000.0 if values else None
 
 
 def _slope(warm: Sequence[tuple[float, float]]) -> tuple[float | None, bool]:
@@ -93,25 +94,7 @@ def _slope(warm: Sequence[tuple[float, float]]) -> tuple[float | None, bool]:
     return float(fit[0]) * 60.0, float(fit[2]) * 60.0 > RISING_K_PER_MIN
 
 
-def _throttled_share(events: Sequence[Mapping[str, Any]], end_s: float | None) -> float | None:
-    """The share of the run between ``throttle_on`` and ``throttle_off``; None when the run's length is unknown."""
-    if not end_s:
-        return None
-    total, since = 0.0, None
-    for event in events:
-        t_s = number(event.get("t_s"))
-        if t_s is None:
-            continue
-        if event.get("kind") == "throttle_on" and since is None:
-            since = t_s
-        elif event.get("kind") == "throttle_off" and since is not None:
-            total, since = total + t_s - since, None
-    if since is not None:
-        total += max(0.0, end_s - since)
-    return min(1.0, total / end_s)
-
-
-def _unknown(run: RunFolder, *, warm: bool, clocks: bool, busy: bool, throttled: bool) -> dict[str, str]:
+def _unknown(run: RunFolder, *, warm: bool, clocks: bool, busy: bool, throttling: ThrottleVerdict) -> dict[str, str]:
     """Why a sensor said nothing in the whole run: the board's own reason, else the plain fact that no sample has it."""
     silence = "no sample has it" if run.samples else "the run has no sensor samples"
     missing = {}
@@ -123,14 +106,6 @@ def _unknown(run: RunFolder, *, warm: bool, clocks: bool, busy: bool, throttled:
         if not known:
             sources = [mapping(source.get("unknown")).get(key) for source in (*run.samples, run.facts)]
             missing[what] = str(next((reason for reason in reversed(sources) if reason), silence))
-    if not throttled and not _shows_throttling(run):
-        missing["throttling"] = "the kernel of this board does not show it"
+    if throttling.unknown:
+        missing["throttling"] = throttling.unknown
     return missing
-
-
-def _shows_throttling(run: RunFolder) -> bool:
-    """Whether the agent had anything to see throttling by: a cooling device, or a policy's limit."""
-    limits = mapping(run.facts.get("cpu_limits_khz")).values()
-    return any(sample.get("cooling_state") for sample in run.samples) or any(
-        "scaling_max_khz" in mapping(limit) for limit in limits
-    )

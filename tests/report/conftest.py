@@ -33,6 +33,7 @@ class Shape:
     rise_c: float = 2.0
     tau_s: float = 5.0
     throttle: tuple[tuple[float, float], ...] = ()
+    word: bool = True
     busy_other: float = 0.01
     kept_every: int = 1
     kind: str = "bundle"
@@ -124,6 +125,7 @@ def _samples(rng: np.random.Generator, shape: Shape) -> list[dict[str, Any]]:
                 "rss_bytes": {"model": 46_000_000},
                 "cpu_busy_other": shape.busy_other,
                 "cooling_state": {},
+                **({"throttle_word": 0x80008 if hot else 0x0} if shape.word else {}),
                 "unknown": {} if shape.temperature else {"temperature": "no thermal zone under /sys/class/thermal"},
             }
         )
@@ -136,7 +138,7 @@ def _events(shape: Shape) -> list[dict[str, Any]]:
         {"t_s": 1.0, "kind": "stage", "message": "sustained"},
     ]
     for start, end in shape.throttle:
-        events.append({"t_s": start, "kind": "throttle_on", "message": "soft temperature limit"})
+        events.append({"t_s": start, "kind": "throttle_on", "message": "soft temperature limit", "cause": "thermal"})
         events.append({"t_s": end, "kind": "throttle_off", "message": ""})
     return events
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ def test_a_quiet_run_asks_for_nothing(make_run: MakeRun) -> None:
 @pytest.mark.parametrize(
     ("key", "change", "said"),
     [
-        ("throttled", {"throttle": ((40.0, 50.0),)}, "throttled 1 time"),
+        ("throttled", {"throttle": ((40.0, 50.0),)}, "throttled by heat: after 40 s"),
+        ("slow_unknown", {"seconds": 180, "slow_down": 0.2}, "slowed down by an unknown cause"),
         ("int8_slower", {"float_ms": 10.0}, "0.667x"),
         ("int8_same", {"float_ms": 15.0}, "within 3 %"),
         ("islands", {"partitions": 5}, "5 partitions instead of one; 6 operators stay outside"),
@@ -54,6 +56,28 @@ def test_each_rule(make_run: MakeRun, key: str, change: dict[str, Any], said: st
     found = advice_of(make_run(**{**QUIET, **change}))
     assert key in found
     assert said in found[key].reason
+
+
+def test_throttling_that_may_not_be_read_asks_for_the_right_to(make_run: MakeRun) -> None:
+    path = make_run(**{**QUIET, "word": False})
+    facts = json.loads((path / "facts.json").read_text())
+    reason = "vcgencmd says 'VCHI initialization failed' (fix: sudo usermod -aG video $USER, then log in again)"
+    facts["sensors"] = {"set": "raspberry-pi", "unknown": {"throttle_word": reason}}
+    (path / "facts.json").write_text(json.dumps(facts))
+    found = advice_of(path)["throttling_unknown"]
+    assert "usermod -aG video" in found.title
+    assert "VCHI" in found.reason
+
+
+def test_a_weak_supply_is_named_before_the_next_run(make_run: MakeRun) -> None:
+    path = make_run(**QUIET)
+    lines = [json.loads(line) for line in (path / "samples.jsonl").read_text().splitlines()]
+    for line in lines[20:30]:
+        line["throttle_word"] = 0x50005
+    (path / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = advice_of(path)
+    assert list(found) == ["under_voltage", "rerun"]
+    assert "supply was too low" in found["rerun"].reason
 
 
 def test_unknown_sensors_call_for_nothing(make_run: MakeRun) -> None:

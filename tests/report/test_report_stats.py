@@ -143,11 +143,14 @@ def test_a_board_without_a_sensor_is_unknown_with_the_reason(make_run: MakeRun) 
 
 
 def test_throttling_that_nothing_could_have_shown_is_unknown(make_run: MakeRun) -> None:
-    path = make_run(seconds=5)
-    assert "throttling" not in summary_of(path).thermal.unknown
+    assert "throttling" not in summary_of(make_run("seen", seconds=5)).thermal.unknown
+    path = make_run("unseen", seconds=5, word=False)
+    found = summary_of(path).thermal
+    assert found.throttling.verdict == "unknown"  # the kernel's own limits say nothing on a Pi
+    assert "does not show it" in found.unknown["throttling"]
     facts = json.loads((path / "facts.json").read_text())
-    (path / "facts.json").write_text(json.dumps({**facts, "cpu_limits_khz": {}}))
-    assert "does not show it" in summary_of(path).thermal.unknown["throttling"]
+    (path / "facts.json").write_text(json.dumps({**facts, "board_model": "Radxa ROCK 5B"}))
+    assert summary_of(path).thermal.throttling.verdict == "not_throttled"  # there they do
 
 
 def test_company_counts_only_while_it_was_measured(make_run: MakeRun) -> None:
@@ -172,8 +175,14 @@ def test_heat_and_throttling(make_run: MakeRun) -> None:
     thermal = summary_of(make_run(seconds=120, rise_c=40.0, tau_s=60.0, throttle=((60.0, 90.0),))).thermal
     assert thermal.rising
     assert thermal.slope_k_per_min is not None and thermal.slope_k_per_min > 2
-    assert thermal.throttle_events == 1
-    assert thermal.throttled_share == pytest.approx(0.25, abs=0.01)
+    assert thermal.throttling.verdict == "throttled"
+    assert thermal.throttling.share == pytest.approx(0.25, abs=0.01)
+    main = thermal.throttling.main
+    assert main is not None and main.cause == "thermal"
+    assert main.onset_s == pytest.approx(60.0)
+    assert main.clock_floor_mhz == 1000.0
+    assert main.slowdown == pytest.approx(1.5, rel=0.01)
+    assert main.lost_share == pytest.approx(0.25 / 3, abs=0.005)
     assert (thermal.clock_min_mhz, thermal.clock_max_mhz) == (1000.0, 1500.0)
     assert thermal.start_c == pytest.approx(45, abs=0.5)
 
@@ -187,7 +196,7 @@ def test_a_board_at_rest_is_not_rising(make_run: MakeRun) -> None:
 def test_throttling_that_never_ended_counts_to_the_end(make_run: MakeRun) -> None:
     path = make_run(seconds=40)
     (path / "events.jsonl").write_text('{"t_s": 10.0, "kind": "throttle_on", "message": ""}\n')
-    assert summary_of(path).thermal.throttled_share == pytest.approx(29.5 / 39.5)
+    assert summary_of(path).thermal.throttling.share == pytest.approx(0.75, abs=0.01)
 
 
 def test_burst_against_sustained(make_run: MakeRun) -> None:

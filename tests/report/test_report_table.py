@@ -41,7 +41,7 @@ def test_float_against_int8_all_measured(make_run: MakeRun) -> None:
     table = table_of(make_run(seconds=60, float_ms=21.0))
     rows = rows_of(table)
     assert table.columns == ("float", "int8", "change")
-    assert list(rows) == KEYS
+    assert list(rows) == [*KEYS, "throttling"]
     assert [cell.text for cell in rows["size"].cells] == ["13.9 MB", "3.60 MB", "3.86x smaller"]
     assert rows["accuracy"].cells[1].text == "70.8 %"
     assert rows["accuracy"].cells[1].detail == "[66.8 %, 74.8 %]"
