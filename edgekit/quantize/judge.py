@@ -20,6 +20,11 @@ from edgekit.verify.measures import NEAR_ZERO, slice_axis
 CAP_DB = 60.0
 """Ratios above this count as this: beyond it nobody sees a difference."""
 
+PEAKS = 0.002
+"""This share of the values of a channel, the highest, are its peaks."""
+FEWEST_PEAKS = 128
+"""At least so many of all channels together: fewer say too little."""
+
 Array = NDArray[Any]
 
 
@@ -28,11 +33,13 @@ class Score:
     """dB, means over the outputs: of the ordinary samples (and of each half of them), and of the rare ones.
 
     ``ordinary_db`` is the mean of three ratios: of all values, of the mean channel and of the mean sample. ``rare_db`` is the mean
-    of ``each_rare_db``, the ratios of the rare samples one by one.
+    of ``each_rare_db``, the ratios of the rare samples one by one. ``peaks_db`` is of the highest values of each channel: what a
+    detector or a classifier answers with.
     """
 
     ordinary_db: float
     rare_db: float
+    peaks_db: float
     halves_db: tuple[float, float] = field(default=(0.0, 0.0), repr=False)
     each_rare_db: tuple[float, ...] = field(default=(), repr=False)
 
@@ -66,6 +73,7 @@ class Judge:
         with open_backend(_with_outputs(model.path, tuple(watched.values())), threads=threads) as backend:
             truths = [run(backend, sample) for sample in self._inputs]
         self._truth = [np.stack([self._sliced(t[o], o) for t in truths]) for o in range(len(self._axes))]
+        self._peaks = [_highest(truth) for truth in self._truth]
 
     @property
     def samples(self) -> int:
@@ -76,7 +84,7 @@ class Judge:
         """Int8 against float, for the bytes of an int8 file."""
         with open_backend(bytes(content), threads=self._threads) as backend:
             got = [run(backend, sample) for sample in self._inputs]
-        parts, rare = [], []
+        parts, rare, peaks = [], [], []
         for output in self._judged:
             truth = self._truth[output]
             error = np.stack([self._sliced(values[output], output) for values in got]) - truth
@@ -85,9 +93,11 @@ class Judge:
             kept = largest >= NEAR_ZERO * largest.max() if largest.size else largest > 0
             parts.append([_ordinary_db(signal[part], noise[part], kept) for part in self._parts])
             rare.append(_sample_db(signal, noise, self._rare))
+            high = self._peaks[output]
+            peaks.append(_db(float((truth[high] ** 2).sum()), float((error[high] ** 2).sum())))
         whole, *halves = (float(value) for value in np.mean(parts, axis=0))
         each = tuple(float(value) for value in np.mean(rare, axis=0))
-        return Score(whole, float(np.mean(each)), (halves[0], halves[1]), each)
+        return Score(whole, float(np.mean(each)), float(np.mean(peaks)), (halves[0], halves[1]), each)
 
     def _sliced(self, values: Array, output: int) -> Array:
         """float64 (others, slices)."""
@@ -121,6 +131,16 @@ def _with_outputs(path: Path, watched: Sequence[str]) -> bytes:
     names = {tensor.name: tensor.index for tensor in tflite.graph(model).tensors}
     model.subgraphs[0].outputs = [*model.subgraphs[0].outputs, *(names[name] for name in watched)]
     return tflite.serialize(model)
+
+
+def _highest(truth: Array) -> tuple[Array, ...]:
+    """Where the highest values of each slice are, in an array (samples, others, slices)."""
+    flat = truth.reshape(-1, truth.shape[2])
+    wanted = max(round(PEAKS * flat.shape[0]), -(-FEWEST_PEAKS // max(flat.shape[1], 1)))
+    count = max(min(wanted, flat.shape[0] // 4), min(1, flat.shape[0]))
+    places = np.argpartition(-flat, count - 1, axis=0)[:count] if flat.size else np.zeros((0, flat.shape[1]), np.int64)
+    slices = np.broadcast_to(np.arange(flat.shape[1]), places.shape)
+    return (*np.unravel_index(places.reshape(-1), truth.shape[:2]), slices.reshape(-1))
 
 
 def _ordinary_db(signal: Array, noise: Array, kept: Array) -> float:

@@ -44,10 +44,11 @@ class Calibration:
 
 @dataclasses.dataclass(frozen=True)
 class Corrections:
-    """What is done about weights and biases: "auto" (kept where it helps on held-out calibration samples), "on" or "off"."""
+    """What is done about weights and biases, and about channels of unlike ranges: "auto" (kept where it helps on held-out calibration samples), "on" or "off"."""
 
     bias: str = "auto"
     rounding: str = "auto"
+    equalise: str = "auto"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +98,7 @@ KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "calibration.ranges": ("search", *METHODS),
     "corrections.bias": ("auto", "on", "off"),
     "corrections.rounding": ("auto", "on", "off"),
+    "corrections.equalise": ("auto", "on", "off"),
     "preprocessing.fit": ("short-side", "stretch", "letterbox", "pad-right"),
     "preprocessing.filter": ("bilinear", "bicubic", "nearest"),
     "preprocessing.color": ("rgb", "bgr", "gray"),

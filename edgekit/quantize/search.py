@@ -14,14 +14,14 @@ from edgekit.quantize.judge import Judge, Score
 
 MIN_MAX = "min-max"
 TRIES = 64
-"""So many times at most another method is tried for one group, the largest changes first."""
-PATIENCE = 12
+"""So many times at most another method is tried for one group, from the input on: what goes wrong early goes wrong in all that follows."""
+PATIENCE = 24
 """So many tries without a gain end the search."""
 GAIN_DB = 0.03
 """Less than this is noise of the few samples that judge."""
 RARE_LOSS_DB = 0.5
 """How much worse rare inputs may become than with the true extremes of every tensor: rare is not unimportant."""
-_ALIKE = 0.01
+_ALIKE = 0.03
 """Ranges whose width differs by less than this are one."""
 
 
@@ -78,7 +78,7 @@ class Search:
         return current
 
     def _candidates(self, start: Choice) -> list[tuple[Group, str]]:
-        """Group and method by how much the step of the scale changes, each range once."""
+        """Group and method in the order of the network, each range once."""
         found = []
         for group in self.groups:
             seen = [_width(self._ranges[group.name][start.methods[group.name]])]
@@ -86,8 +86,8 @@ class Search:
                 width = _width(limits)
                 if all(abs(math.log(width / other)) > _ALIKE for other in seen):
                     seen.append(width)
-                    found.append((abs(math.log(width / seen[0])), group, method))
-        return [(group, method) for _, group, method in sorted(found, key=lambda item: -item[0])]
+                    found.append((group, method))
+        return found
 
 
 def better(score: Score, than: Score, floor: Score) -> bool:
@@ -98,9 +98,11 @@ def better(score: Score, than: Score, floor: Score) -> bool:
 
 
 def spares_the_rare(score: Score, floor: Score) -> bool:
-    """Whether rare inputs are as well off as with ``floor``, sample by sample: a mean loss that chance explains is none."""
+    """Whether peaks and rare inputs are as well off as with ``floor``; of a few samples, a mean loss that chance explains is none."""
     changes = [now - before for now, before in zip(score.each_rare_db, floor.each_rare_db, strict=True)]
     mean = sum(changes) / len(changes)
+    if score.peaks_db < floor.peaks_db - RARE_LOSS_DB:
+        return False
     if mean >= -RARE_LOSS_DB:
         return True
     spread = math.sqrt(sum((change - mean) ** 2 for change in changes) / max(len(changes) - 1, 1))
