@@ -44,13 +44,18 @@ exec "$python" "$home/$agent" do "$what" --home "$home"
 class Agent:
     """The agent on the board behind ``link``.
 
-    ``home`` is edgekit's folder there (by default ``$EDGEKIT_HOME`` on this machine, ``~/.edgekit`` elsewhere).
+    ``home`` is edgekit's folder there (by default ``$EDGEKIT_HOME`` on this machine, ``~/.edgekit`` elsewhere). ``python`` is the
+    interpreter to use; by default that of the environment that was prepared, else the newest that there is (this one on this machine).
     """
 
-    def __init__(self, link: Link, *, home: str | None = None) -> None:
+    def __init__(self, link: Link, *, home: str | None = None, python: str = "") -> None:
         self.link = link
         self._home = home or (os.environ.get("EDGEKIT_HOME") if link.name == "local" else None) or DEFAULT_HOME
-        self._python = sys.executable if link.name == "local" else ""
+        self._python = python or (sys.executable if link.name == "local" else "")
+
+    def with_python(self, python: str) -> Agent:
+        """The same agent, run by the interpreter at ``python`` on the board."""
+        return Agent(self.link, home=self._home, python=python)
 
     @property
     def home(self) -> str:

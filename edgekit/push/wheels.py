@@ -45,6 +45,15 @@ class WheelChoice:
     version: str
     numpy: str
     numpy_from_system: bool
+    python: tuple[int, int] = (0, 0)
+    machine: str = ""
+    glibc: tuple[int, int] = (0, 0)
+    """What the board has: wheels built for an older one do."""
+
+    @property
+    def numpy_requirement(self) -> str:
+        """``"numpy==2.4.6"``"""
+        return f"numpy=={(_NUMPY_BELOW_2 if '<2' in self.numpy else _NUMPY)[self.python]}"
 
     @property
     def requirement(self) -> str:
@@ -59,8 +68,11 @@ WHEELS = (
     Wheel("tflite-runtime", "2.14.0", tuple((3, m) for m in range(8, 12)), (*_64_BIT, "armv7l"), (2, 34), "numpy<2"),
     Wheel("tflite-runtime", "2.13.0", tuple((3, m) for m in range(8, 11)), (*_64_BIT, "armv7l"), (2, 17), "numpy<2"),
 )
-"""The best first."""
+"""The best first. ``glibc`` is what the machine that needs the newest asks for."""
 _NUMPY_WHEELS = _64_BIT
+_NUMPY_BELOW_2 = {(3, 8): "1.24.4", (3, 9): "1.26.4", (3, 10): "1.26.4", (3, 11): "1.26.4"}
+_NUMPY = {(3, 9): "2.0.2", (3, 10): "2.2.6", (3, 11): "2.4.6", (3, 12): "2.5.5", (3, 13): "2.5.5", (3, 14): "2.5.5"}
+"""The newest numpy of each Python; none of them needs a newer glibc than the interpreter does."""
 
 
 def choose_wheel(facts: BoardFacts) -> WheelChoice:
@@ -101,7 +113,15 @@ def choose_wheel(facts: BoardFacts) -> WheelChoice:
         )
     for wheel in for_python:
         if facts.libc_version >= wheel.glibc:
-            return WheelChoice(wheel.package, wheel.version, wheel.numpy, machine not in _NUMPY_WHEELS)
+            return WheelChoice(
+                wheel.package,
+                wheel.version,
+                wheel.numpy,
+                machine not in _NUMPY_WHEELS,
+                python=facts.python,
+                machine=machine,
+                glibc=facts.libc_version,
+            )
     lowest = min(wheel.glibc for wheel in for_python)
     raise _none(
         "libc",

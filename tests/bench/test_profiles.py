@@ -32,7 +32,11 @@ def test_all_profiles_are_valid() -> None:
         ("Raspberry Pi Compute Module 4 Rev 1.1", None, "raspberry-pi-4"),
         ("Raspberry Pi 5 Model B Rev 1.1", "raspberrypi,5-model-b\0brcm,bcm2712\0", "raspberry-pi-5"),
         ("some carrier", "nvidia,p3768-0000+p3767-0005\0nvidia,p3767-0005\0nvidia,tegra234\0", "jetson-orin-nano"),
-        ("Raspberry Pi 3 Model B Plus Rev 1.3", None, "generic-linux"),
+        ("Raspberry Pi 3 Model B Plus Rev 1.3", None, "raspberry-pi-3b-plus"),
+        ("Raspberry Pi Zero 2 W Rev 1.0", None, "raspberry-pi-zero-2-w"),
+        ("NVIDIA Jetson Nano Developer Kit", "nvidia,p3449-0000-b00+p3448-0000-b00\0nvidia,tegra210\0", "jetson-nano"),
+        ("some carrier", "nvidia,p3509-0000+p3668-0001\0nvidia,tegra194\0", "jetson-xavier-nx"),
+        ("Raspberry Pi 3 Model B Rev 1.2", None, "generic-linux"),
         (None, None, "generic-linux"),
     ],
 )
