@@ -32,6 +32,8 @@ from edgekit.values import FloatModel, IoSpec, SourceModel
 from edgekit.verify.reference import require_finite
 
 FRONTEND = "tensorflow"
+LOOK_S = 60.0
+"""For reading the structure of a Keras file, of which a second is needed."""
 _NUMBERS = ("float", "int", "uint", "bool")
 _REFUSALS: dict[str, type[EdgekitError]] = {
     "file": ModelFileError,
@@ -239,7 +241,9 @@ def open_program(
     session = Session(frontend, folder, tick=options.tick)
     try:
         conversation = Conversation(session, model, source.path.name, folder)
-        described = _describe(conversation, options.timeout_s)
+        if model["kind"] == "keras":
+            _look(conversation)
+        described = _ask_about(conversation, "describe", options.timeout_s)
         for what in ("inputs", "outputs"):
             for end in described[what]:
                 _require_numbers(source.path.name, what[:-1], end)
@@ -260,9 +264,24 @@ def open_program(
     )
 
 
-def _describe(conversation: Conversation, timeout_s: float) -> dict[str, Any]:
+def _look(conversation: Conversation) -> None:
+    """The file read without TensorFlow. Raises ModelFileError where that does not end: HDF5 runs in circles in some damaged files."""
     try:
-        return conversation.ask("describe", timeout_s=timeout_s)
+        _ask_about(conversation, "look", LOOK_S)
+    except ConversionError as error:
+        if error.code != "conversion_timeout":
+            raise
+        raise ModelFileError(
+            f"{conversation.name}: it is damaged: reading its structure came to no end within {LOOK_S:g} s",
+            hint="copy or download the file again and compare its size with the original",
+            code="model_corrupt",
+        ) from error
+
+
+def _ask_about(conversation: Conversation, task: str, timeout_s: float) -> dict[str, Any]:
+    """The answer to a question about the file. A worker that dies of it died of the file: ModelFileError."""
+    try:
+        return conversation.ask(task, timeout_s=timeout_s)
     except ConversionError as error:
         if type(error) is not ConversionError or error.code != ConversionError.code or "trace" in error.details:
             raise

@@ -74,3 +74,17 @@ def test_a_saved_model_with_a_cut_part(part: str, tmp_path: Path) -> None:
     (copy / part).write_bytes(whole[: len(whole) // 2])
     error = files.refusal(copy, tmp_path / "work", input_shapes={"x": (1, 2, 4)})
     assert error.exit_code == 2
+
+
+def test_a_file_in_which_hdf5_runs_in_circles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 bytes of 0xFF in its heap: h5py comes to no end, in native code that nothing interrupts."""
+    from edgekit.intake import tensorflow_model
+
+    files.python()
+    data = bytearray((Path(__file__).parents[1] / "fuzz" / "seeds" / "tiny.h5").read_bytes())
+    data[5306:5562] = b"\xff" * 256
+    (tmp_path / "circle.h5").write_bytes(data)
+    monkeypatch.setattr(tensorflow_model, "LOOK_S", 5.0)
+    error = files.refusal(tmp_path / "circle.h5", tmp_path / "work")
+    assert (error.code, error.exit_code) == ("model_corrupt", 2)
+    assert "came to no end within 5 s" in error.message

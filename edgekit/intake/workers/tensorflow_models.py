@@ -1,6 +1,7 @@
 """Tasks of the worker: Keras files and SavedModels described, run and converted; the model stays open between the requests.
 
-Every request: ``{"kind": "keras" or "savedmodel", "model": PATH of a private copy, "signature": NAME or None}``. describe gives the ends (see
+Every request: ``{"kind": "keras" or "savedmodel", "model": PATH of a private copy, "signature": NAME or None}``. look
+reads a Keras file without TensorFlow. describe gives the ends (see
 :meth:`program.Program.describe`). run takes ``{"shapes": [[sizes]], "samples": NPZ, "results": NPZ}``, arrays ``a0``, ``a1``, ... in the order
 of inputs and outputs. convert takes ``{"shapes": ..., "out": FOLDER}`` and gives ``{"tflite": PATH, "names": {"inputs": {key: name},
 "outputs": {key: name}}}``. Any of them may answer with a refusal instead (see ``refusal``).
@@ -44,6 +45,17 @@ def opened(request: Dict[str, Any]) -> Program:
 
             _OPENED[key] = open_saved(request["model"], request.get("signature"))
     return _OPENED[key]
+
+
+@answers
+def look(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Nothing, or the refusal of what is wrong with a Keras file already before TensorFlow starts."""
+    import keras_config
+
+    path = request["model"]
+    config = keras_config.of_archive(path) if path.endswith(".keras") else keras_config.of_hdf5(path)
+    keras_config.require_safe(keras_config.plain(config))
+    return {}
 
 
 @answers

@@ -64,6 +64,7 @@ TASKS = {
     "onnx by onnx2tf, to come": ("onnx_by_onnx2tf", "get_ready"),
     "onnx by tensorflow": ("onnx_by_onnx2tf", "convert_by_tensorflow"),
     "onnx by tensorflow, to come": ("onnx_by_onnx2tf", "get_ready"),
+    "tensorflow look": ("tensorflow_models", "look"),
     "tensorflow describe": ("tensorflow_models", "describe"),
     "tensorflow run": ("tensorflow_models", "run"),
     "tensorflow convert": ("tensorflow_models", "convert"),
