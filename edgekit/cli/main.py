@@ -23,10 +23,14 @@ from edgekit.resources import did_you_mean
 VERBS = {
     "inspect": "What is in a model file: inputs, operators, MACs, float islands, delegate partitions.",
     "convert": "Turn a float model into a verified full-integer TFLite bundle.",
+    "push": "Put a bundle on boards as a release that is checked there before it is used.",
+    "rollback": "Go back to the release before.",
+    "sign": "Sign a bundle, for boards that take signed ones only.",
     "bench": "Run a model for as long as it takes to know its speed, and keep every sample.",
     "report": "Write one offline HTML page about one run or several.",
-    "device": "Add, list or remove the boards that are reached over SSH.",
+    "device": "Add, list, look at, prepare or remove the boards that are reached over SSH.",
     "frontend": "Add, list or remove converter environments.",
+    "doctor": "Look for what is wrong with this workstation or a board, and say how to put it right.",
 }
 INTERRUPTED = 130
 

@@ -80,6 +80,13 @@ def shipped_files(bundle: Path) -> list[Content]:
     return files
 
 
+def required_of(device: str) -> str:
+    """The public key that the user asks for on this board; "" for none."""
+    from edgekit.link.boards import LOCAL, find_board
+
+    return "" if device == LOCAL else str(find_board(device).settings.get("require_signed", ""))
+
+
 def push_bundle(
     agent: Agent,
     bundle: Path,

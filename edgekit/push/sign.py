@@ -42,6 +42,11 @@ def sign_bundle(bundle: Path, key: Path, *, passphrase: bytes | None = None) -> 
     return target
 
 
+def public_key_of(signature: Path) -> str:
+    """Whose signature is in a ``manifest.sig``."""
+    return str(json.loads(signature.read_text(encoding="utf-8"))["public_key"])
+
+
 def verify_bundle(bundle: Path, key: str) -> None:
     """Raises :class:`UsageError` (``signature_missing``, ``signature_invalid``) unless the public ``key`` signed this bundle."""
     try:
