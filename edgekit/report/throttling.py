@@ -61,8 +61,8 @@ def throttle_verdict(
     signed = [moment.cause is not None for moment in moments]
     pace = _pace(moments, latencies)
     _explain_slowness(reading, moments, pace)
-    causes = _findings(moments, pace)
-    verdict, unknown = _word(moments, signed, pace, facts, samples)
+    causes = _findings(moments, pace, _begin_s(latencies, moments[0].start_s))
+    verdict, unknown = _word(moments, signed, pace, facts, samples, reading.hot_c)
     return ThrottleVerdict(
         verdict=verdict,
         causes=causes,
@@ -76,12 +76,16 @@ def throttle_verdict(
 
 def _measured(moments: Sequence[Moment], latencies: Sequence[Timeline]) -> list[Moment]:
     """The moments of the steady part; all of them in a run without latencies."""
-    times = [line.times_s for line in latencies if line.times_s.size]
-    if not times:
+    if not any(line.times_s.size for line in latencies):
         return list(moments)
-    first = min(float(part[0]) for part in times)
+    first = _begin_s(latencies, 0.0)
     last = max(float(line.times_s[-1]) + float(line.latencies_ns[-1]) / 1e9 for line in latencies if line.times_s.size)
     return [moment for moment in moments if moment.end_s > first and moment.start_s < last]
+
+
+def _begin_s(latencies: Sequence[Timeline], otherwise: float) -> float:
+    """When the first steady inference began."""
+    return min((float(line.times_s[0]) for line in latencies if line.times_s.size), default=otherwise)
 
 
 def _signs_from_events(moments: Sequence[Moment], events: Sequence[Mapping[str, Any]]) -> None:
@@ -148,9 +152,17 @@ def _explain_slowness(reading: Reading, moments: Sequence[Moment], pace: Floats)
         while first > 0 and moments[first - 1].cause is None and pace[first - 1] > 1.0 + (limit - 1.0) * 0.4:
             first -= 1
         stretch = moments[first:end]
-        cause, said = _explanation(reading, stretch)
+        cause, said = _continued(moments, first, end) or _explanation(reading, stretch)
         for moment in stretch:
             moment.signs[cause] = said
+
+
+def _continued(moments: Sequence[Moment], first: int, end: int) -> tuple[str, str] | None:
+    """Where the sensors fell silent in the middle of a cause, and the slowness goes on, so does the cause."""
+    before = moments[first - 1].cause if first > 0 else None
+    if before not in OWN_DOING or any(moment.observed for moment in moments[first:end]):
+        return None
+    return before, f"the slowness goes on after {moments[first].start_s:.0f} s, when the sensors fell silent"
 
 
 def _explanation(reading: Reading, stretch: Sequence[Moment]) -> tuple[str, str]:
@@ -200,7 +212,7 @@ def _stretches(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return list(zip(np.flatnonzero(changes == 1).tolist(), np.flatnonzero(changes == -1).tolist(), strict=True))
 
 
-def _findings(moments: Sequence[Moment], pace: Floats) -> tuple[CauseFinding, ...]:
+def _findings(moments: Sequence[Moment], pace: Floats, begin_s: float) -> tuple[CauseFinding, ...]:
     """One finding for each cause, the costliest first."""
     names = [moment.cause for moment in moments]
     clean = pace[[name is None for name in names]]
@@ -221,7 +233,7 @@ def _findings(moments: Sequence[Moment], pace: Floats) -> tuple[CauseFinding, ..
         found.append(
             CauseFinding(
                 cause=cause,
-                onset_s=max(0.0, inside[0].start_s - moments[0].start_s),
+                onset_s=max(0.0, inside[0].start_s - begin_s),
                 share=float(held.sum() / lengths.sum()),
                 clock_floor_mhz=min(clocks) if clocks else None,
                 slowdown=slowdown,
@@ -257,6 +269,7 @@ def _word(
     pace: Floats,
     facts: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
+    hot_c: float | None,
 ) -> tuple[str, str]:
     """The verdict, and why it is unknown where it is."""
     causes = [moment.cause for moment in moments]
@@ -269,7 +282,7 @@ def _word(
     seen = np.array([moment.observed for moment in moments])
     if seen.all():
         return "not_throttled", ""
-    reason = _silence(facts, samples)
+    reason = _silence(facts, samples) + _near(moments, hot_c)
     if not seen.any():
         return "unknown", reason
     # Where the sensors fell silent, latency bears witness: as fast as while they were read is as unthrottled as then.
@@ -279,6 +292,14 @@ def _word(
     if within.size and without.size and float(np.median(without)) <= float(np.median(within)) * (1.0 + SLOW):
         return "not_throttled", ""
     return "unknown", f"for {100 * silent_share:.0f} % of the run nothing would have shown it: {reason}"
+
+
+def _near(moments: Sequence[Moment], hot_c: float | None) -> str:
+    """What the temperature lets one fear."""
+    warmest = max((moment.temperature_c for moment in moments if moment.temperature_c is not None), default=None)
+    if hot_c is None or warmest is None or warmest < hot_c - NEAR_K:
+        return ""
+    return f"; it reached {warmest:.0f} °C, where this board throttles"
 
 
 def _silence(facts: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> str:

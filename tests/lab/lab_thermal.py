@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens to a board in one run. Stretches are ``(start, end)`` in seconds."""
+    """What happens to a board in one run. Stretches are ``(start, end)`` in seconds; ``ambient_steps`` are ``(from, kelvin more)``."""
 
     profile: str
     setup: str
@@ -39,6 +39,8 @@ class Scenario:
     ambient_c: float = 25.0
     resistance: float = 1.0
     capacity: float = 1.0
+    power: float = 1.0
+    ambient_steps: tuple[tuple[float, float], ...] = ()
     latency_ms: float = 60.0
     noise: float = 0.004
     sample_hz: float = 2.0
@@ -140,12 +142,12 @@ class _Board:
         rba = setup.body_to_air_k_w * scenario.resistance
         if scenario.fan_fails_s is not None and t_s >= scenario.fan_fails_s:
             rba *= 3.0
-        power = setup.idle_w + (setup.load_w - setup.idle_w) * (self.khz / self.top_khz) ** POWER_OF_CLOCK
+        load_w = (setup.load_w - setup.idle_w) * scenario.power
+        power = setup.idle_w + load_w * (self.khz / self.top_khz) ** POWER_OF_CLOCK
+        ambient = scenario.ambient_c + sum(more for since, more in scenario.ambient_steps if t_s >= since)
         across = (self.die_c - self.body_c) / setup.die_to_body_k_w
         self.die_c += STEP_S * (power - across) / (setup.die_j_k * scenario.capacity)
-        self.body_c += (
-            STEP_S * (across - (self.body_c - scenario.ambient_c) / rba) / (setup.body_j_k * scenario.capacity)
-        )
+        self.body_c += STEP_S * (across - (self.body_c - ambient) / rba) / (setup.body_j_k * scenario.capacity)
 
     def _throttle(self) -> float:
         """The clock that heat allows."""
@@ -301,6 +303,7 @@ def random_scenario(seed: int) -> Scenario:
         capacity=float(rng.uniform(0.7, 1.3)),
         latency_ms=float(rng.choice([8.0, 60.0, 250.0])),
         noise=float(rng.choice([0.002, 0.005, 0.02])),
+        power=float(rng.uniform(0.85, 1.15) if profile != "jetson-orin-nano" else rng.uniform(0.8, 2.0)),
         warm=bool(rng.random() < 0.15),
         sticky_before=int(rng.choice([0, 0, 0b101, 0b110])),
     )
@@ -308,9 +311,12 @@ def random_scenario(seed: int) -> Scenario:
     at = float(rng.uniform(0.25, 0.6)) * length
     stretch = ((at, at + float(rng.uniform(10.0, 40.0))),)
     pi = profile.startswith("raspberry")
-    trouble = str(rng.choice(["none", "none", "fan", "sag", "load", "governor", "lost", "blind", "current"]))
+    trouble = str(rng.choice(["none", "none", "fan", "sag", "load", "governor", "lost", "blind", "current", "ambient"]))
     if trouble == "fan":
-        return replace(scenario, fan_fails_s=at if setup in ("fan", "cooler") else None)
+        failing = at / 3 if setup in ("fan", "cooler") else None
+        return replace(scenario, fan_fails_s=failing, duration_s=600.0, power=max(scenario.power, 1.0 if pi else 1.8))
+    if trouble == "ambient":
+        return replace(scenario, ambient_steps=((at, float(rng.uniform(-10.0, 10.0))),))
     if trouble == "sag":
         return replace(scenario, sags=stretch if pi else ())
     if trouble == "load":
@@ -318,7 +324,7 @@ def random_scenario(seed: int) -> Scenario:
     if trouble == "governor":
         return replace(scenario, governor_changes_s=at)
     if trouble in ("lost", "blind"):
-        return replace(scenario, sensors_lost_s=at, temperature_lost=trouble == "blind")
+        return replace(scenario, sensors_lost_s=at if rng.random() < 0.7 else 0.0, temperature_lost=trouble == "blind")
     if trouble == "current":
         return replace(scenario, overcurrent=() if pi else stretch)
     return scenario

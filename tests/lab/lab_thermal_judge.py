@@ -16,6 +16,8 @@ OWN = ("thermal", "under_voltage", "power_cap")
 PLAIN_SHARE = 0.05
 """A loss of speed of this share, for ``PLAIN_S``, is plain to see in the latencies alone."""
 PLAIN_S = 5.0
+MISSED_SHARE = 0.003
+"""A cause that cost less of the run's work may be missed."""
 CLOSE = 0.8
 """Causes whose costs are this close may stand in either order."""
 
@@ -72,13 +74,18 @@ def allowed_words(scenario: Scenario, run: Simulated) -> set[str]:
     lost_s = scenario.sensors_lost_s
     before = np.full(run.times_s.size, True) if lost_s is None else run.times_s < lost_s
     own = np.array([cause in OWN for cause in run.cause])
+    late = {"throttled"} if own.any() else set()  # begun in the last second, it may be seen or not
     if (own & before & (run.times_s < run.times_s[-1] - 1.0)).any():
         return {"throttled"}
     blind = scenario.temperature_lost
     if plain(run, own):
-        return {"slowed", "unknown", "throttled"} if blind else {"throttled"}
+        # Throttled from the beginning to the end, with no sensor: there is no faster part to compare with.
+        never_fast = lost_s == 0.0 and scenario.warm
+        return {"slowed", "unknown", "throttled"} if blind or never_fast else {"throttled"}
     if plain(run, np.array([cause is not None for cause in run.cause])):
-        return {"slowed"}
+        return {"slowed"} | late
+    if lost_s == 0.0:
+        return {"unknown", "slowed", "throttled"} if own.any() else {"unknown"}  # nothing was ever seen
     hidden = {"unknown"} if lost_s is not None else set()
     if own.any():
         return {"not_throttled", "throttled", "slowed"} | hidden
@@ -104,30 +111,43 @@ def _cause(scenario: Scenario, run: Simulated, summary: RunSummary) -> list[str]
     return [] if main.cause in allowed else [f"names {main.cause}, the truth is {sorted(truths.items())}"]
 
 
+def onset_errors_s(scenario: Scenario, run: Simulated, summary: RunSummary) -> dict[str, float]:
+    """By cause, how far the report's onset is from the truth; without causes that only latency is left to show."""
+    return {
+        item.cause: item.onset_s - run.onset_s(item.cause)
+        for item in summary.thermal.throttling.causes
+        if item.cause in run.cause
+        and (scenario.sensors_lost_s is None or run.onset_s(item.cause) < scenario.sensors_lost_s)
+    }
+
+
+def retention_error(run: Simulated, summary: RunSummary) -> float | None:
+    """How far the report's retention is from the truth; None when it has none."""
+    sustained = summary.sustained
+    if sustained is None or sustained.retention is None:
+        return None
+    return sustained.retention - run.retention(sustained.window_s)
+
+
 def _onsets(scenario: Scenario, run: Simulated, summary: RunSummary) -> list[str]:
-    """Each cause that is there from a moment on must be found within two sampling periods of it."""
-    wrong = []
+    """Each cause that is there must be found, within two sampling periods of when it began; and none that is not."""
+    found = {item.cause for item in summary.thermal.throttling.causes}
+    wrong = [f"finds {cause}, which was not there" for cause in sorted(found - set(run.cause) - {None, "unknown"})]
     period_s = 1.0 if "throttle_word" in run.samples[0] else 1.0 / scenario.sample_hz
-    for item in summary.thermal.throttling.causes:
-        if item.cause not in run.cause:
-            if item.cause != "unknown":
-                wrong.append(f"finds {item.cause}, which was not there")
-            continue
-        truth = run.onset_s(item.cause)
-        if scenario.sensors_lost_s is not None and truth >= scenario.sensors_lost_s:
-            continue  # only latency is left to see it by
-        if abs(item.onset_s - truth) > 2.0 * period_s + 1e-6:
-            wrong.append(f"{item.cause} from {item.onset_s:.2f} s, the truth is {truth:.2f} s")
+    for cause, error_s in onset_errors_s(scenario, run, summary).items():
+        if abs(error_s) > 2.0 * period_s + 1e-6:
+            wrong.append(f"{cause} begins {error_s:+.2f} s off the truth")
+    if scenario.sensors_lost_s is None:
+        wrong += [
+            f"misses {cause}, which cost {100 * run.lost(cause):.1f} %"
+            for cause in sorted({name for name in run.cause if name is not None} - found)
+            if run.lost(cause) >= MISSED_SHARE
+        ]
     return wrong
 
 
 def _retention(run: Simulated, summary: RunSummary) -> list[str]:
-    sustained = summary.sustained
-    if sustained is None or sustained.retention is None:
+    error = retention_error(run, summary)
+    if error is None:
         return [f"no retention: {summary.sustained_missing}"]
-    truth = run.retention(sustained.window_s)
-    return (
-        []
-        if abs(sustained.retention - truth) <= 0.03
-        else [f"retention {sustained.retention:.3f}, the truth is {truth:.3f}"]
-    )
+    return [] if abs(error) <= 0.03 else [f"retention is {error:+.3f} off the truth"]
