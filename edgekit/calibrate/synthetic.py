@@ -41,6 +41,8 @@ class SyntheticData:
 
 def _values(generator: np.random.Generator, spec: IoSpec) -> NDArray[np.generic]:
     dtype = np.dtype(spec.source_dtype)
+    if dtype == np.float32:
+        return np.asarray(generator.standard_normal(spec.source_shape, np.float32), np.float32)
     if dtype.kind == "f":
         return np.asarray(generator.standard_normal(spec.source_shape)).astype(dtype)
     return np.asarray(generator.integers(0, 2, spec.source_shape)).astype(dtype)

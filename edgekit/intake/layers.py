@@ -53,7 +53,7 @@ def _equal(
     source: OnnxSource, made: FloatModel, sample: Mapping[str, NDArray[Any]], work: Path
 ) -> Iterator[tuple[str, str]]:
     cut, plain = Cuttable(read_onnx(source.copy)), plain_value_names(source)
-    graph = tflite.graph(tflite.read(made.path))
+    graph = tflite.graph_of(made.path)
     written = {*graph.producers(), *graph.inputs}
     tensors = {tensor.name: tensor for tensor in graph.tensors if tensor.index in written}
     kept = {value for value in (*cut.inputs, *cut.producer) if plain.get(value, value) in tensors}
@@ -73,5 +73,5 @@ def _equal(
 
 def still_there(sources: dict[str, str], path: Path) -> dict[str, str]:
     """``sources`` without the tensors that later passes took out of the model at ``path``."""
-    names = {tensor.name for tensor in tflite.graph(tflite.read(path)).tensors}
+    names = {tensor.name for tensor in tflite.graph_of(path).tensors}
     return {tensor: value for tensor, value in sources.items() if tensor in names}

@@ -309,7 +309,7 @@ def _plain_inputs(path: Path, source: OnnxSource, sample: Sample) -> Path | None
     axis or none. A shape, an index, a count, a limit or a step is not just any number."""
     import numpy as np
 
-    graph = tflite.graph(tflite.read(path))
+    graph = tflite.graph_of(path)
     found = {}
     for position, (spec, index) in enumerate(zip(source.inputs, graph.inputs, strict=True)):
         tensor, value = graph.tensors[index], sample[spec.name]
@@ -326,7 +326,7 @@ def _plain_inputs(path: Path, source: OnnxSource, sample: Sample) -> Path | None
 def _matched(
     source: OnnxSource, path: Path, samples: Sequence[Sample], references: Sequence[Sample]
 ) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
-    graph = tflite.graph(tflite.read(path))
+    graph = tflite.graph_of(path)
     input_tensors = [graph.tensors[index] for index in graph.inputs]
     output_tensors = [graph.tensors[index] for index in graph.outputs]
     reference = references[0]

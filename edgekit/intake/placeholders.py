@@ -33,7 +33,7 @@ SHOWN = 3
 
 def refuse_placeholders(float_path: Path, source_path: Path, *, frontend: str) -> None:
     """Raises UnsupportedModelError when the float model at ``float_path``, made of the ONNX file ``source_path``, holds custom operators."""
-    operators = tflite.graph(tflite.read(float_path)).operators
+    operators = tflite.graph_of(float_path).operators
     kinds = {operator.name.partition(":")[2] for operator in operators if operator.name.startswith("CUSTOM:")}
     custom = sorted(kind for kind in kinds if kind.startswith(("ONNX_", "Flex")))
     if not custom:

@@ -191,7 +191,7 @@ class TensorflowRoute:
 
 def _ends(door: TensorflowSource, path: Path, reference: Sample) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
     """Inputs and outputs with what was delivered. Raises ParityError where shapes or kinds of numbers do not correspond."""
-    graph = tflite.graph(tflite.read(path))
+    graph = tflite.graph_of(path)
     outputs = [_spec(name, reference[name].shape, reference[name].dtype.name) for name in door.output_names]
     found: list[tuple[IoSpec, ...]] = []
     for what, specs, tensors in (("input", door.inputs, graph.inputs), ("output", outputs, graph.outputs)):

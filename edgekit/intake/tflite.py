@@ -41,6 +41,17 @@ _LAST_DEPRECATED_CODE = 127  # BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES
 _BUFFER_ALIGNMENT = 16  # schema: "table Buffer { data:[ubyte] (force_align: 16); }"
 
 
+def graph_of(path: Path) -> Graph:
+    """The main graph of the file at ``path``; read once as long as the file stays the same. Raises as :func:`read`."""
+    status = require_file(path).stat()
+    return _graph_of(path, status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+@functools.lru_cache(maxsize=4)
+def _graph_of(path: Path, *_: int) -> Graph:
+    return graph(read(path))
+
+
 def read(source: str | Path | bytes | bytearray) -> ModelT:
     """The ``.tflite`` file (or its bytes) as a ``ModelT``, checked so far that its parts refer to one another without a hole.
 

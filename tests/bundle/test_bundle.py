@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,15 @@ def test_the_archive_depends_on_the_arrays_alone(tmp_path: Path) -> None:
     loaded = np.load(tmp_path / "1.npz")
     for name, array in arrays.items():
         np.testing.assert_array_equal(loaded[name], array)
+
+
+def test_what_compression_makes_no_smaller_is_stored_as_it_is(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(size=(3, 5000)).astype(np.float32)
+    write_npz(tmp_path / "a.npz", {"noise": noise, "flat": np.zeros_like(noise)})
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        sizes = {info.filename: info.compress_size / info.file_size for info in archive.infolist()}
+    assert sizes["noise.npy"] == 1 and sizes["flat.npy"] < 0.1
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["noise"], noise)
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.json"])

@@ -273,3 +273,14 @@ def test_missing_path_names_its_neighbours(tmp_path: Path) -> None:
     assert "mobilenet.tflite" in caught.value.hint
     with pytest.raises(ModelFileError, match="is a folder"):
         tflite.read(tmp_path)
+
+
+def test_a_graph_is_read_again_when_its_file_changed(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    tflite.write(float_conv_tflite(), path)
+    first = tflite.graph_of(path)
+    assert tflite.graph_of(path) is first
+    model = tflite.read(path)
+    model.subgraphs[0].tensors[0].name = b"another"
+    tflite.write(model, path)
+    assert tflite.graph_of(path).tensors[0].name == "another" != first.tensors[0].name
