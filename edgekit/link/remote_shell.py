@@ -36,7 +36,7 @@ def first_line(argv: Sequence[str], token: str, stdin_bytes: int) -> bytes:
     newline = 'n=$(printf "\\nx"); n=${n%x}; ' if any("\n" in word for word in argv) else ""
     words = " ".join(_quoted(word) for word in argv)
     mark = f"printf '\\036{token} %s\\n' $$; printf '\\036{token}\\n' >&2; "
-    watcher = "(cat <&3; kill -0 $$ && kill -s KILL -- -$$) >/dev/null 2>&1 &"
+    watcher = "(exec 4>&-; cat <&3; kill -0 $$ && kill -s KILL -- -$$) >/dev/null 2>&1 &"
     program = f"(exec 2>&4 3<&- 4>&-; exec {words})"
     if stdin_bytes:
         work = f"{{ head -c {stdin_bytes} <&3; {watcher} }} | {program}"

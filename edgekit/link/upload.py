@@ -95,7 +95,7 @@ def hash_on_board(link: Link, remote: str) -> str:
     word = done.text.split(maxsplit=1)[0] if done.text else ""
     if done.returncode == 0 and len(word) == 64:
         return word
-    if done.returncode == _MISSING:
+    if done.returncode == _MISSING or not link.exists(remote):  # another who sends the same may have taken it meanwhile
         raise LinkError(f"{remote} does not exist", code="file_missing")
     raise LinkError(
         f"{remote} cannot be hashed on {link.name} (exit {done.returncode})",
