@@ -55,7 +55,8 @@ def junctions(model: tflite.ModelT) -> tuple[Junction, ...]:
 def apply(model: tflite.ModelT, largest: Mapping[str, Array], *, exponent: float) -> tuple[str, ...]:
     """Equalise each junction for which ``largest`` has the largest magnitude of each channel; what was done, a sentence each.
 
-    A channel's factor is (largest of all / its own largest)^``exponent``, at most 64, rounded to a power of two.
+    A channel's factor is (largest of all / its own largest)^``exponent``, at most 64, rounded down to a power of two: the range of the
+    tensor never grows.
     """
     graph = tflite.graph(model)
     changed = []
@@ -112,7 +113,7 @@ def _factors(largest: Array, exponent: float) -> Array:
     if not known.max() > 0.0:
         return np.ones(largest.shape)
     wanted = np.minimum((known.max() / known) ** exponent, LARGEST_FACTOR)
-    factors: Array = np.exp2(np.rint(np.log2(wanted)))
+    factors: Array = np.exp2(np.floor(np.log2(wanted)))
     return factors
 
 
