@@ -11,19 +11,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edgekit.bundle import folder, manifest
+from edgekit.bundle import folder, lock, manifest
 from edgekit.bundle.golden import PAIRS, golden_pairs, write_npz
 from edgekit.calibrate.examine import Part, examine
 from edgekit.calibrate.fingerprint import Fingerprint
 from edgekit.calibrate.health import Health
 from edgekit.calibrate.health import require as require_health
+from edgekit.calibrate.opening import OpenData, open_data, require_class_names
 from edgekit.calibrate.profile import Profiler
 from edgekit.calibrate.ranges import Ranges, observe, refuse_constant_input
 from edgekit.calibrate.shapes import with_shapes_of_data
-from edgekit.calibrate.sources import DataOptions, Dataset, Sample, open_dataset, sample_name, subset_labels
-from edgekit.calibrate.split import Split, split, spread
+from edgekit.calibrate.sources import DataOptions, is_labelled, sample_name
+from edgekit.calibrate.split import spread
 from edgekit.calibrate.synthetic import SyntheticData
-from edgekit.errors import DataError, UsageError
+from edgekit.errors import UsageError
 from edgekit.intake import preflight
 from edgekit.intake.choose import Truth, choose
 from edgekit.intake.door import Door, DoorOptions, Route, open_door
@@ -39,7 +40,7 @@ from edgekit.rewrite.passes import rewrite
 from edgekit.stages import Progress, Silent, StageRecord, Stages
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Preprocessing
 from edgekit.verify import gates
-from edgekit.verify.accuracy import Evaluation, evaluate
+from edgekit.verify.accuracy import Evaluation, evaluate, task
 from edgekit.verify.parity import SAMPLES, Parity, parity
 from edgekit.verify.parity import require as require_parity
 
@@ -58,6 +59,7 @@ class ConvertRequest:
     eval_data: str | None = None
     options: DataOptions = field(default_factory=DataOptions)
     eval_labels: str | None = None
+    decode: str | None = None
     input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     calibration_limit: int | None = None
     evaluation_limit: int | None = None
@@ -69,6 +71,8 @@ class ConvertRequest:
     force: bool = False
     allow_undecided: bool = False
     keep_layout: bool = False
+    locked: Mapping[str, Any] | None = None
+    """A manifest whose conversion is to be repeated to the same bytes (:mod:`edgekit.bundle.lock`)."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,6 @@ class ConvertPlan:
     recipe: str
 
 
-@dataclass(frozen=True)
-class _Data:
-    calibration: Dataset
-    evaluation: Dataset
-    split: Split
-
-
 def convert(request: ConvertRequest, progress: Progress | None = None) -> ConvertResult:
     """Source model to verified bundle at ``request.out``: int8, or float where the recipe quantises nothing.
 
@@ -121,12 +118,16 @@ def convert(request: ConvertRequest, progress: Progress | None = None) -> Conver
         with stages("read the model"):
             door = opened.enter_context(_open_door(request, work, stages.alive))
         with stages("open the data"):
-            data = _open_data(request, door.inputs)
+            data = open_data(request, door.inputs)
         imported = _rewrite(request, _to_float(request, door, data, work, stages), work, stages)
         imported = replace(imported, notes=(*warnings, *imported.notes))
+        if request.locked is not None:
+            lock.require_source(request.locked, imported.model.source)
         findings, int8_path = _quantized(request, imported, data, work, stages)
         with stages("write the bundle"):
             document = _fill(bundle, findings, int8_path, data, request)
+            if request.locked is not None:
+                lock.require_same(request.locked, document)
             _report(bundle, document, stages.records)
             folder.publish(bundle, out, force=request.force)
     return ConvertResult(out, findings.passed, document, tuple(stages.records))
@@ -138,7 +139,7 @@ def plan(request: ConvertRequest) -> ConvertPlan:
     _preflight(request)
     with tempfile.TemporaryDirectory(prefix="edgekit-plan-") as work, _open_door(request, Path(work)) as door:
         routes = door.routes()
-        data = _open_data(request, door.inputs)
+        data = open_data(request, door.inputs)
     calibrates = request.recipe.calibration is not None
     return ConvertPlan(
         inputs=door.inputs,
@@ -147,7 +148,7 @@ def plan(request: ConvertRequest) -> ConvertPlan:
         evaluation_source=data.evaluation.source,
         evaluation_count=0 if request.recipe.quantize is None else len(data.split.evaluation),
         parity_count=min(SAMPLES, len(data.split.calibration)),
-        labelled=data.evaluation.labels is not None,
+        labelled=is_labelled(data.evaluation),
         frontends=tuple(route.name for route in routes),
         recipe=request.recipe.name,
     )
@@ -183,96 +184,6 @@ def _open_door(request: ConvertRequest, work: Path, tick: Callable[[], None] = l
         raise with_shapes_of_data(error, request.data, request.options.preprocessing) from None
 
 
-def _open_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
-    """Labels belong to the data that judge, and those are never the data that calibrate."""
-    if request.recipe.quantize is None:
-        return _open_parity_data(request, inputs)
-    if request.recipe.calibration is None:
-        return _open_judging_data(request, inputs)
-    if request.data is None:
-        raise UsageError(
-            f"recipe {request.recipe.name} calibrates, and no --data were given",
-            hint="give --data DATA (a folder of images, a .npz, a .npy, or module:function), or stop at float with --recipe float32",
-            code="data_missing",
-        )
-    if request.eval_data is not None and _same_place(request.data, request.eval_data):
-        raise DataError(
-            f"--data and --eval-data are the same, {request.data}: what calibrated cannot judge",
-            hint="leave out --eval-data: the data are then split into two parts that share no sample",
-            code="data_overlap",
-        )
-    plain = _without_labels(request.options)
-    labelled = DataOptions(**{**plain.__dict__, "labels": request.eval_labels})
-    if request.eval_data is None:
-        calibration = evaluation = open_dataset(request.data, inputs, labelled)
-    else:
-        calibration = open_dataset(request.data, inputs, plain)
-        evaluation = open_dataset(request.eval_data, inputs, labelled)
-    chosen = split(
-        count=len(calibration),
-        evaluation_count=None if request.eval_data is None else len(evaluation),
-        labelled=evaluation.labels is not None,
-        calibration_limit=request.calibration_limit,
-        evaluation_limit=request.evaluation_limit,
-        seed=request.seed,
-    )
-    return _Data(calibration, evaluation, chosen)
-
-
-def _open_parity_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
-    """Inputs for parity alone: of ``--data``, or made up. Raises UsageError for options that nothing would use."""
-    unused = {
-        "--eval-data": request.eval_data,
-        "--labels": request.eval_labels,
-        "--calibration": request.calibration_limit,
-        "--evaluation": request.evaluation_limit,
-    }
-    given = [name for name, value in unused.items() if value is not None]
-    if given:
-        raise UsageError(
-            f"recipe {request.recipe.name} stops at the float model: nothing is calibrated or judged with {', '.join(given)}",
-            hint=f"leave out {', '.join(given)}, or choose another --recipe",
-        )
-    if request.data is None:
-        dataset: Dataset = SyntheticData(inputs, seed=request.seed)
-    else:
-        dataset = open_dataset(request.data, inputs, _without_labels(request.options))
-    chosen = spread(range(len(dataset)), SAMPLES, seed=request.seed)
-    return _Data(dataset, dataset, Split(chosen, chosen, request.seed, same_data=False))
-
-
-def _open_judging_data(request: ConvertRequest, inputs: Sequence[IoSpec]) -> _Data:
-    """Where nothing calibrates, all data judge: ``--eval-data``, or else ``--data``."""
-    name, place = request.recipe.name, request.eval_data or request.data
-    if request.calibration_limit is not None:
-        raise UsageError(f"recipe {name} calibrates nothing with --calibration", hint="leave out --calibration")
-    if place is None:
-        raise UsageError(
-            f"recipe {name} needs no calibration, but data to judge the result on, and none were given",
-            hint="give --data DATA (a folder of images, a .npz, a .npy, or module:function)",
-            code="data_missing",
-        )
-    plain = _without_labels(request.options)
-    dataset = open_dataset(place, inputs, DataOptions(**{**plain.__dict__, "labels": request.eval_labels}))
-    chosen = split(
-        count=len(dataset),
-        evaluation_count=len(dataset),
-        labelled=dataset.labels is not None,
-        calibration_limit=None,
-        evaluation_limit=request.evaluation_limit,
-        seed=request.seed,
-    )
-    return _Data(dataset, dataset, chosen)
-
-
-def _same_place(one: str, other: str) -> bool:
-    return one == other or (Path(one).exists() and Path(other).exists() and Path(one).samefile(other))
-
-
-def _without_labels(options: DataOptions) -> DataOptions:
-    return DataOptions(**{**options.__dict__, "labels": None})
-
-
 @dataclass(frozen=True)
 class _Imported:
     """The float model that equals the source, what showed it, notes on the routes, and what the passes changed."""
@@ -284,14 +195,14 @@ class _Imported:
     rewrites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def _to_float(request: ConvertRequest, door: Door, data: _Data, work: Path, stages: Stages) -> _Imported:
+def _to_float(request: ConvertRequest, door: Door, data: OpenData, work: Path, stages: Stages) -> _Imported:
     """The float model of the first route whose result equals the source. Its front end starts while the source runs."""
     with ready(door.routes(), work=work, tick=stages.alive) as routes:
         return _first_equal(request, door, routes, data, work, stages)
 
 
 def _first_equal(
-    request: ConvertRequest, door: Door, routes: Sequence[Route], data: _Data, work: Path, stages: Stages
+    request: ConvertRequest, door: Door, routes: Sequence[Route], data: OpenData, work: Path, stages: Stages
 ) -> _Imported:
     with stages("run the source model"):
         reference = door.reference(threads=request.threads)
@@ -301,7 +212,7 @@ def _first_equal(
             reference.run(sample, name=sample_name(data.calibration, index))
             for index, sample in zip(chosen, samples, strict=True)
         ]
-        _check_class_names(request.options.class_names, outputs[0])
+        require_class_names(request.options.class_names, outputs[0])
         truth = Truth(reference.name, samples, outputs)
         del reference  # its memory is not needed beside the converter's
     limit_db = request.recipe.gates.parity_min_db
@@ -324,19 +235,8 @@ def _rewrite(request: ConvertRequest, imported: _Imported, work: Path, stages: S
     return replace(imported, model=done.model, parity=equal, rewrites=done.changes)
 
 
-def _check_class_names(names: Sequence[str], outputs: Sample) -> None:
-    """Raises DataError when there are class names and not as many classes."""
-    classes = {name: values.shape[1] for name, values in outputs.items() if values.ndim == 2}
-    if names and len(classes) == 1 and len(names) not in classes.values():
-        output, count = next(iter(classes.items()))
-        raise DataError(
-            f"--class-names holds {len(names)} names, and output {output!r} has {count} classes",
-            hint="one name a line, in the order of the model's output",
-        )
-
-
 def _quantized(
-    request: ConvertRequest, imported: _Imported, data: _Data, work: Path, stages: Stages
+    request: ConvertRequest, imported: _Imported, data: OpenData, work: Path, stages: Stages
 ) -> tuple[manifest.Findings, Path | None]:
     """All that is to be known about the result, and the int8 file; None where the recipe quantises nothing."""
     recipe = request.recipe
@@ -352,6 +252,7 @@ def _quantized(
         parity_source=data.calibration.source,
         synthetic=isinstance(data.calibration, SyntheticData),
         rewrites=imported.rewrites,
+        request=lock.options(request),
     )
     if isinstance(recipe.gates, FloatGates):
         return found, None
@@ -361,16 +262,17 @@ def _quantized(
         found = replace(found, calibration=_calibration_record(data, digest, ranges), health=health)
     int8_path, repairs = _quantize(request, imported.model, ranges, work, stages)
     if ranges is not None:
-        corrected = _correct(request, imported.model, int8_path, ranges, data, stages)
+        corrected = _correct(request, imported.model, int8_path, ranges, data, work, stages)
         found = replace(found, ranges=corrected.ranges, corrections=corrected.corrections)
     audited = _audit(request, int8_path, stages)
-    evaluation = _evaluate(imported.model, int8_path, data, stages)
+    evaluation, judged = _evaluate(request, imported.model, int8_path, data, stages)
     wanted = contract(recipe.quantize or Quantization())
     verdicts = gates.judge(recipe.gates, audited, evaluation, wanted, weight_types(int8_path))
     found = replace(
         found,
         audit=audited,
         evaluation=evaluation,
+        judged=judged,
         gates=verdicts,
         passed=gates.all_passed(verdicts, allow_undecided=request.allow_undecided),
         repairs=repairs,
@@ -378,7 +280,9 @@ def _quantized(
     return found, int8_path
 
 
-def _calibrate(request: ConvertRequest, model: FloatModel, data: _Data, stages: Stages) -> tuple[Ranges, str, Health]:
+def _calibrate(
+    request: ConvertRequest, model: FloatModel, data: OpenData, stages: Stages
+) -> tuple[Ranges, str, Health]:
     """Ranges and digest of the calibration data, and their health; raises DataError where the health check refuses them."""
     fingerprint, profiler = Fingerprint(), Profiler(model.inputs)
     chosen = data.split.calibration
@@ -412,34 +316,45 @@ def _quantize(
     request: ConvertRequest, model: FloatModel, ranges: Ranges | None, work: Path, stages: Stages
 ) -> tuple[Path, tuple[bias.Repair, ...]]:
     with stages("quantize"):
-        int8_path = litert.quantize(
-            model.path,
-            ranges,
-            work=work,
-            timeout_s=request.timeout_s,
-            scheme=request.recipe.quantize or Quantization(),
-        )
-        return int8_path, bias.repair(int8_path, model.path)
+        return _engine(request, model.path, ranges, work)
+
+
+def _engine(
+    request: ConvertRequest, float_path: Path, ranges: Ranges | None, work: Path
+) -> tuple[Path, tuple[bias.Repair, ...]]:
+    scheme = request.recipe.quantize or Quantization()
+    int8_path = litert.quantize(float_path, ranges, work=work, timeout_s=request.timeout_s, scheme=scheme)
+    return int8_path, bias.repair(int8_path, float_path)
 
 
 def _correct(
-    request: ConvertRequest, model: FloatModel, int8_path: Path, ranges: Ranges, data: _Data, stages: Stages
+    request: ConvertRequest,
+    model: FloatModel,
+    int8_path: Path,
+    ranges: Ranges,
+    data: OpenData,
+    work: Path,
+    stages: Stages,
 ) -> Corrected:
     """Better ranges, weights and biases in place, where the recipe wants them."""
     calibration, chosen = request.recipe.calibration, data.split.calibration
     ranges_by = "min-max" if calibration is None else calibration.ranges
     if request.recipe.corrections is None and ranges_by == "min-max":
         return Corrected(None, ranges)
+    again = work / "again"
+    again.mkdir()
     with stages("correct"):
         return correct(
             model,
             int8_path,
             ranges,
-            lambda positions: list(data.calibration.iterate([chosen[i] for i in positions])),
+            lambda positions: data.calibration.iterate([chosen[i] for i in positions]),
+            lambda path, found: _engine(request, path, found, again),
             request.recipe.corrections or NO_CORRECTIONS,
             ranges_by=ranges_by,
             seed=request.seed,
             threads=request.threads,
+            work=again,
             alive=stages.alive,
         )
 
@@ -450,26 +365,30 @@ def _audit(request: ConvertRequest, int8_path: Path, stages: Stages) -> Audit:
         return audit(int8_path)
 
 
-def _evaluate(model: FloatModel, int8_path: Path, data: _Data, stages: Stages) -> Evaluation:
-    judged = data.split.evaluation
+def _evaluate(
+    request: ConvertRequest, model: FloatModel, int8_path: Path, data: OpenData, stages: Stages
+) -> tuple[Evaluation, manifest.JudgedRecord]:
+    judged, fingerprint = data.split.evaluation, Fingerprint()
     with stages("evaluate", len(judged)):
-        return evaluate(
+        found = evaluate(
             model,
             int8_path,
-            data.evaluation.iterate(judged),
-            labels=subset_labels(data.evaluation, judged),
+            fingerprint.over(data.evaluation.iterate(judged)),
+            task=task(model, data.evaluation, judged, metric=request.options.metric, decode=request.decode),
             source=data.evaluation.source,
+            seed=request.seed,
             progress=stages.step,
         )
+    return found, manifest.JudgedRecord(data.evaluation.source, len(judged), fingerprint.digest)
 
 
-def _calibration_record(data: _Data, digest: str, ranges: Ranges) -> manifest.CalibrationRecord:
+def _calibration_record(data: OpenData, digest: str, ranges: Ranges) -> manifest.CalibrationRecord:
     indices = data.split.calibration if data.split.same_data else None
     return manifest.CalibrationRecord(data.calibration.source, ranges.count, digest, data.split.seed, indices)
 
 
 def _fill(
-    bundle: Path, findings: manifest.Findings, int8_path: Path | None, data: _Data, request: ConvertRequest
+    bundle: Path, findings: manifest.Findings, int8_path: Path | None, data: OpenData, request: ConvertRequest
 ) -> dict[str, Any]:
     """Everything in the bundle but the report, and the manifest that describes it."""
     delivered_path = int8_path or findings.model.path
