@@ -21,7 +21,7 @@ def device() -> None:
 
     \b
     edgekit device add pi4 pi@192.168.1.20
-    edgekit device add nano jetson@nano.local:2222 --key ~/.ssh/board --accept-new
+    edgekit device add nano jetson@nano.local --key ~/.ssh/board --accept-new
     edgekit device list
     edgekit device info pi4
     edgekit device prepare pi4

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import os
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -194,13 +194,11 @@ def test_a_key_that_cannot_be_kept_is_not_trusted(tmp_path: Path) -> None:
 
 def test_many_who_append_at_once_lose_no_line(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
-    children = []
-    for number in range(8):
-        pid = os.fork()
-        if pid == 0:
-            for turn in range(20):
-                append_host_key(file, f"host{number}-{turn}", ED25519, KEY, hashed=False)
-            os._exit(0)
-        children.append(pid)
-    assert all(os.waitpid(pid, 0)[1] == 0 for pid in children)
+    code = (
+        "import sys; from pathlib import Path; from edgekit.link.hostkeys import append_host_key\n"
+        "for turn in range(20):\n"
+        "    append_host_key(Path(sys.argv[1]), f'host{sys.argv[2]}-{turn}', 'ssh-ed25519', b'key', hashed=False)\n"
+    )
+    children = [subprocess.Popen([sys.executable, "-c", code, str(file), str(number)]) for number in range(8)]
+    assert [child.wait(60) for child in children] == [0] * 8
     assert {one.names for one in read_known_hosts([file])} == {f"host{n}-{t}" for n in range(8) for t in range(20)}
