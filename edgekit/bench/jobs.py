@@ -1,30 +1,27 @@
 """A benchmark on a board, seen from the workstation: start it, watch it, cancel it. It goes on without us.
 
-On the board everything lies under one folder, the *home* (``~/.edgekit``): ``agent-HASH.pyz``, ``models/SHA256.tflite``, and
-``jobs/ID/``, which becomes the run folder.
+On the board everything lies under one folder, the *home* (``~/.edgekit``): ``agent-HASH.pyz``, ``blobs/SHA256``, and ``jobs/ID/``, which
+becomes the run folder.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import posixpath
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from edgekit.agent.lock import LOCK_FILE
-from edgekit.bench.plan import BenchPlan, PlannedFile, store_name
+from edgekit.bench.plan import BenchPlan
 from edgekit.errors import BoardBusyError, JobError, LinkError
 from edgekit.link.base import Link
-from edgekit.push.pyz import agent_name, build_agent
+from edgekit.push.contact import Agent, put_bytes
+from edgekit.push.pyz import agent_name
+from edgekit.push.store import Content, send_missing
 from edgekit.values import SCHEMA
 
-DEFAULT_HOME = "~/.edgekit"
 COMMAND_TIMEOUT_S = 30.0
 
 FINAL_STATES = ("done", "failed", "cancelled")
@@ -35,12 +32,13 @@ SILENT_S = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A benchmark on a board. ``folder`` is its place there, ``pid`` its supervisor."""
+    """A benchmark on a board. ``folder`` is its place there, ``pid`` its supervisor, ``boot_id`` what the board was started as."""
 
     id: str
     device: str
     folder: str
     pid: int
+    boot_id: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,39 +60,48 @@ def start(link: Link, plan: BenchPlan, *, home: str | None = None, python: str |
     """Sends what the board does not have yet and starts the job; returns while it is running.
 
     ``home`` is the folder on the board (by default ``$EDGEKIT_HOME`` on this machine, ``~/.edgekit`` elsewhere); ``python`` the
-    interpreter that finds numpy and TFLite there (by default this one on this machine, ``python3`` elsewhere).
+    interpreter that finds numpy and TFLite there (by default this one on this machine, what ``edgekit device prepare`` chose elsewhere).
 
-    Raises :class:`BoardBusyError` when another job holds the board, and :class:`LinkError` when the board cannot be reached or
-    does not take the files.
+    Raises :class:`BoardBusyError` when another job holds the board, :class:`JobError` when it is not ready or too full (``no_python``,
+    ``disk_full``), and :class:`LinkError` when it cannot be reached.
     """
-    home = _resolved(link, home or (os.environ.get("EDGEKIT_HOME") if link.name == "local" else None) or DEFAULT_HOME)
-    refuse_when_busy(link, home)
-    plan = _with_free_id(link, plan, home)
-    folder = posixpath.join(home, "jobs", plan.id)
-    agent = posixpath.join(home, agent_name())
-    if not link.exists(agent):
-        put_bytes(link, build_agent(), agent)
-    for file in (plan.model, plan.float_model, plan.golden):
-        if file is not None:
-            _put_once(link, file, home)
+    agent = Agent(link, home=home)
+    refuse_when_busy(link, agent.home)
+    files = [
+        Content(file.path.name, file.path, file.sha256, file.size_bytes)
+        for file in (plan.model, plan.float_model, plan.golden)
+        if file is not None
+    ]
+    there = agent.ask("contact", {"wanted": [file.as_json() for file in files]})
+    send_missing(agent, files, there["missing"], free_bytes=there["free_bytes"])
+    plan = _with_free_id(link, plan, agent.home)
+    folder = agent.path("jobs", plan.id)
     if plan.manifest is not None:
         link.put(plan.manifest, posixpath.join(folder, "bundle.json"))
     put_bytes(link, json.dumps(plan.request(), indent=1).encode() + b"\n", posixpath.join(folder, "request.json"))
-    python = python or (sys.executable if link.name == "local" else "python3")
-    log = posixpath.join(folder, "log.txt")
-    pid = link.start_job([python, agent, "run", folder, "--home", home], cwd=folder, log=log)
-    return Job(id=plan.id, device=plan.device, folder=folder, pid=pid)
+    command = [python or there["python"], agent.path(agent_name()), "run", folder, "--home", agent.home]
+    if there["environment"] and link.name != "local":
+        command = ["env", f"PYTHONPATH={there['environment']['path']}", *command]
+    pid = link.start_job(command, cwd=folder, log=posixpath.join(folder, "log.txt"))
+    return Job(id=plan.id, device=plan.device, folder=folder, pid=pid, boot_id=there["boot_id"])
 
 
 def poll(link: Link, job: Job) -> Status:
     """The job's status now. Raises :class:`JobError` (``supervisor_gone``) when it is gone without a final state."""
     status = _status(link, job)
-    if status.state in FINAL_STATES or is_alive(link, job.pid):
+    if status.state in FINAL_STATES or is_running(link, job):
         return status
     status = _status(link, job)  # it may have ended between the two looks
     if status.state in FINAL_STATES:
         return status
     tail = log_tail(link, job)
+    if job.boot_id and boot_id(link) not in ("", job.boot_id):
+        raise JobError(
+            f"job {job.id} is lost: {link.name} was restarted while it measured",
+            code="board_rebooted",
+            hint="was it the power supply, or the heat? edgekit doctor --device " + link.name,
+            details={"log_tail": tail, "last_status": dataclasses.asdict(status)},
+        )
     raise JobError(
         f"job {job.id} is gone without a result: its supervisor (pid {job.pid}) was ended from outside or could not write",
         code="supervisor_gone",
@@ -173,6 +180,26 @@ def refuse_when_busy(link: Link, home: str) -> None:
         )
 
 
+def is_running(link: Link, job: Job) -> bool:
+    """Whether the job's supervisor lives: a process of its number that was started for its folder (after a restart numbers begin anew)."""
+    try:
+        return job.id.encode() in link.read_bytes(f"/proc/{job.pid}/cmdline")
+    except LinkError as error:
+        if error.code in ("file_missing", "read_failed"):
+            return False
+        raise
+
+
+def boot_id(link: Link) -> str:
+    """What the kernel of the board calls this start; "" when it does not say."""
+    try:
+        return link.read_bytes("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
+    except LinkError as error:
+        if error.code in ("file_missing", "read_failed"):
+            return ""
+        raise
+
+
 def is_alive(link: Link, pid: int) -> bool:
     """Whether the board has a process of this number that has not ended (a zombie has)."""
     try:
@@ -193,14 +220,6 @@ def log_tail(link: Link, job: Job, *, lines: int = 10) -> list[str]:
     return data.decode("utf-8", "replace").splitlines()[-lines:]
 
 
-def put_bytes(link: Link, data: bytes, remote: str) -> None:
-    """Makes ``remote`` a file with these bytes."""
-    with tempfile.TemporaryDirectory(prefix="edgekit-") as folder:
-        local = Path(folder) / posixpath.basename(remote)
-        local.write_bytes(data)
-        link.put(local, remote)
-
-
 def _status(link: Link, job: Job) -> Status:
     try:
         data: dict[str, Any] = json.loads(link.read_bytes(posixpath.join(job.folder, "status.json")))
@@ -214,14 +233,6 @@ def _status(link: Link, job: Job) -> Status:
     return Status(**{key: value for key, value in data.items() if key in fields})
 
 
-def _resolved(link: Link, home: str) -> str:
-    """``home`` as an absolute path on the board."""
-    if home.startswith("~/") or home == "~":
-        user_home = link.run(["sh", "-c", "cd && pwd"], timeout_s=COMMAND_TIMEOUT_S).text
-        return posixpath.join(user_home, home[2:])
-    return os.path.abspath(home) if link.name == "local" else home
-
-
 def _with_free_id(link: Link, plan: BenchPlan, home: str) -> BenchPlan:
     """The plan under an id that no job has: two runs may begin within one second."""
     number, free = 1, plan.id
@@ -229,9 +240,3 @@ def _with_free_id(link: Link, plan: BenchPlan, home: str) -> BenchPlan:
         number += 1
         free = f"{plan.id}-{number}"
     return dataclasses.replace(plan, id=free)
-
-
-def _put_once(link: Link, file: PlannedFile, home: str) -> None:
-    remote = posixpath.join(home, store_name(file))
-    if not link.exists(remote):
-        link.put(file.path, remote)

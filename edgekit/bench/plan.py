@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.errors import ModelFileError, UsageError
+from edgekit.push.store import blob_name
 from edgekit.runtime.flatbuffer import check_model_file
 from edgekit.runtime.naming import MANIFEST_FILE, read_bundle
 from edgekit.values import SCHEMA
@@ -152,8 +153,8 @@ def parse_duration(text: str) -> float:
 
 
 def store_name(file: PlannedFile) -> str:
-    """Where a file lies in the board's store, by its content: the same bytes are sent once."""
-    return f"models/{file.sha256}{file.path.suffix}"
+    """Where a file lies in the board's store, by its content: the same bytes are sent once, by a benchmark or a push."""
+    return blob_name(file.sha256)
 
 
 def planned(path: Path) -> PlannedFile:

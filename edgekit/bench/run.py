@@ -6,31 +6,37 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from edgekit.bench import jobs
+from edgekit.bench import jobs, known
 from edgekit.bench.jobs import Job, Status
 from edgekit.bench.plan import DEFAULT_DURATION_S, make_plan
 from edgekit.bench.profiles import profile_of
 from edgekit.bench.runs import collect, read_result
-from edgekit.errors import BoardBusyError, EdgekitError, JobError, LinkError, UsageError
+from edgekit.errors import BoardBusyError, EdgekitError, JobError, LinkError
 from edgekit.link.base import Link
-from edgekit.link.local import LocalLink
+from edgekit.link.boards import LOCAL, open_link
 
 CANCEL_WAIT_S = 30.0
 """How long a cancelled job may take to hand over what it has before it is ended."""
 
 
 class BenchInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a benchmark on this machine. ``run`` is the folder with what was measured, None when nothing could be saved."""
+    """Ctrl-C during a benchmark.
 
-    def __init__(self, run: Path | None) -> None:
+    On this machine the job was cancelled, and ``run`` is the folder with what was measured, None when nothing could be saved. On a board
+    the job goes on, and ``job`` is how to come back to it.
+    """
+
+    def __init__(self, run: Path | None, *, job: Job | None = None) -> None:
         super().__init__()
         self.run = run
+        self.job = job
 
 
 def run_benchmark(
     source: Path,
     *,
     device: str = "local",
+    link: Link | None = None,
     duration_s: float = DEFAULT_DURATION_S,
     threads: int = 0,
     with_float: bool = False,
@@ -44,13 +50,14 @@ def run_benchmark(
     """Measures a bundle or a ``.tflite`` file and returns the run folder.
 
     ``duration_s`` is the sustained time of each variant; ``with_float`` measures the bundle's float model beside it, interleaved.
-    ``threads`` 0 means all cores. ``progress`` is called about twice a second.
+    ``threads`` 0 means all cores. ``progress`` is called about twice a second. ``link`` is one to ``device`` that is open already.
 
     Raises :class:`BoardBusyError` when another job is running there, :class:`JobError` when the job failed (``details["run"]`` is the
-    folder with what there is, ``details["log_tail"]`` the end of its log), and :class:`BenchInterrupted` on Ctrl-C, after the run was
-    cancelled and saved.
+    folder with what there is, ``details["log_tail"]`` the end of its log), and :class:`BenchInterrupted` on Ctrl-C. On a board
+    the job goes on when the link is lost (:class:`LinkError`, ``details["job"]``) or the user stops waiting: :func:`bring_home` is the
+    way back to it.
     """
-    link = open_link(device)
+    link = link or open_link(device)
     zone_types = profile_of(link).zone_types
     plan = make_plan(
         Path(source),
@@ -63,30 +70,42 @@ def run_benchmark(
         zone_types=zone_types,
     )
     job = jobs.start(link, plan, home=home, python=python)
+    if device != LOCAL:
+        known.remember(job)
+    return bring_home(link, job, runs_dir=runs_dir, progress=progress)
+
+
+def bring_home(
+    link: Link, job: Job, *, runs_dir: Path = Path("runs"), progress: Callable[[Status], None] | None = None
+) -> Path:
+    """Waits until a job has ended, copies its folder to ``runs_dir`` and removes it from the board; returns the run folder.
+
+    Raises as :func:`run_benchmark` does; a run that was lost is brought home too, marked as failed.
+    """
     try:
         jobs.wait(link, job, progress=progress)
     except KeyboardInterrupt as interrupt:
-        raise BenchInterrupted(_cancel_and_collect(link, job, runs_dir)) from interrupt
+        if job.device == LOCAL:
+            raise BenchInterrupted(_cancel_and_collect(link, job, runs_dir)) from interrupt
+        raise BenchInterrupted(None, job=job) from interrupt
+    except LinkError as error:
+        raise LinkError(
+            f"{error.message}; job {job.id} goes on on the board",
+            code=error.code,
+            hint=f"when the board can be reached again: edgekit collect {job.id}",
+            details={**error.details, "job": job.id},
+        ) from error
     except JobError as gone:
         run = collect(link, job, runs_dir, gone=gone)
+        known.forget(job)
         raise JobError(
             gone.message, hint=gone.hint, code=gone.code, details={**gone.details, "run": str(run)}
         ) from gone
     run = collect(link, job, runs_dir)
     jobs.discard(link, job)
+    known.forget(job)
     refuse_failed(run)
     return run
-
-
-def open_link(device: str) -> Link:
-    """The link to a board by its name. Raises :class:`UsageError` (``board_unknown``) for a name that nobody added."""
-    if device == "local":
-        return LocalLink()
-    raise UsageError(
-        f"no board is called {device!r}",
-        code="board_unknown",
-        hint="--device local is this machine and needs no set-up",
-    )
 
 
 def refuse_failed(run: Path) -> None:

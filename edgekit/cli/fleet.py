@@ -12,6 +12,8 @@ from edgekit.link.base import Link
 from edgekit.push.fleet import Outcome, device_names, on_each
 from edgekit.values import to_json
 
+__all__ = ["NOT_PASSED", "Outcome", "device_option", "each", "finish"]
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,7 +64,7 @@ def finish(
 def _cells(one: Outcome[T], row: Callable[[T], Sequence[str]], width: int) -> Sequence[str]:
     if one.error is None:
         return row(_result(one))
-    return [f"failed: {one.error.message}", *[""] * (width - 1)]
+    return ["failed", *[""] * (width - 2), one.error.message]
 
 
 def _code(one: Outcome[T], passed: Callable[[T], bool]) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from edgekit.errors import EdgekitError, UsageError
@@ -13,8 +13,6 @@ from edgekit.link.boards import LOCAL, all_boards, find_board, open_link
 from edgekit.link.questions import Questions
 
 T = TypeVar("T")
-
-MOST_AT_ONCE = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,17 +53,29 @@ def device_names(words: str) -> list[str]:
 def on_each(names: list[str], work: Callable[[Link], T], *, questions: Questions | None = None) -> list[Outcome[T]]:
     """What ``work`` returned or raised for each board, in the order of ``names``. Each has a link and a thread of its own.
 
-    Only faults that edgekit knows are kept as outcomes; any other exception is raised when all have ended.
+    Only faults that edgekit knows are kept as outcomes; the first other exception is raised when all have ended. Ctrl-C does not wait
+    for the others: what they began on their boards is ended or repaired there.
     """
+    outcomes: dict[str, Outcome[T]] = {}
+    faults: list[BaseException] = []
 
-    def one(name: str) -> Outcome[T]:
+    def one(name: str) -> None:
         try:
             with open_link(name, questions=questions) as link:
-                return Outcome(name, work(link), None)
+                outcomes[name] = Outcome(name, work(link), None)
         except EdgekitError as error:
-            return Outcome(name, None, error)
+            outcomes[name] = Outcome(name, None, error)
+        except BaseException as error:
+            faults.append(error)
 
     if len(names) == 1:
-        return [one(names[0])]
-    with ThreadPoolExecutor(max_workers=min(len(names), MOST_AT_ONCE)) as pool:
-        return list(pool.map(one, names))
+        one(names[0])
+    else:
+        threads = [threading.Thread(target=one, args=(name,), daemon=True) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if faults:
+        raise faults[0]
+    return [outcomes[name] for name in names]

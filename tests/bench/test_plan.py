@@ -49,9 +49,9 @@ def test_a_file(models: Path) -> None:
         "kind": "tflite",
         "sha256": digest,
         "size_bytes": len(data),
-        "path": f"../../models/{digest}.tflite",
+        "path": f"../../blobs/{digest}",
     }
-    assert store_name(plan.model) == f"models/{digest}.tflite"
+    assert store_name(plan.model) == f"blobs/{digest}"
     assert (request["duration_s"], request["threads"], request["seed"]) == (12.0, 3, 7)
     assert request["float_model"] is None
     assert request["golden"] is None
