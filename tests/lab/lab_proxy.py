@@ -51,6 +51,12 @@ class Proxy:
         """What was held back goes on its way."""
         self._do(self._set)
 
+    def strand(self) -> None:
+        """The connections that there are stay silent for ever, at both ends; new ones pass."""
+        old = self._flowing
+        self._flowing = self._do(self._event)
+        self._do(old.clear)
+
     def cut(self) -> None:
         """Resets every connection."""
         self._do(self._reset_all)
@@ -127,7 +133,8 @@ class Proxy:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
-            await self._flowing.wait()
+            flowing = self._flowing
+            await flowing.wait()
             far_reader, far_writer = await asyncio.open_connection(*self._target)
         except OSError:
             writer.transport.abort()
@@ -136,12 +143,16 @@ class Proxy:
         for one in (writer, far_writer):
             one.transport.set_write_buffer_limits(high=_BUFFER_BYTES)
             one.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.gather(self._pump(reader, far_writer, up=True), self._pump(far_reader, writer, up=False))
+        await asyncio.gather(
+            self._pump(reader, far_writer, flowing, up=True), self._pump(far_reader, writer, flowing, up=False)
+        )
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flowing: asyncio.Event, *, up: bool
+    ) -> None:
         """Two halves with a queue between them, so that a delay costs no throughput."""
         queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=1024)
-        sender = asyncio.ensure_future(self._deliver(queue, writer, up=up))
+        sender = asyncio.ensure_future(self._deliver(queue, writer, flowing, up=up))
         try:
             while True:
                 block = await reader.read(_BLOCK_BYTES)
@@ -157,7 +168,12 @@ class Proxy:
             writer.close()
 
     async def _deliver(
-        self, queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter, *, up: bool
+        self,
+        queue: asyncio.Queue[tuple[float, bytes]],
+        writer: asyncio.StreamWriter,
+        flowing: asyncio.Event,
+        *,
+        up: bool,
     ) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -165,7 +181,7 @@ class Proxy:
                 if not block:
                     return
                 await asyncio.sleep(max(0.0, due - self._loop.time()))
-                await self._flowing.wait()
+                await flowing.wait()
                 if self.bytes_per_s:
                     await asyncio.sleep(len(block) / self.bytes_per_s)
                 writer.write(block)

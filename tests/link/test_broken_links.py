@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -149,9 +150,11 @@ def test_a_slow_link_is_not_taken_for_a_dead_one(
     data = os.urandom(1_500_000)
     (tmp_path / "a").write_bytes(data)
     patient_link.home()
+    connection = patient_link.connect()
     proxy.bytes_per_s = 150e3
     patient_link.put(tmp_path / "a", "a")
     assert (lab_board.home / "a").read_bytes() == data
+    assert patient_link.connect() is connection  # not one that was made anew
 
 
 def test_a_command_may_be_silent_for_long(patient_link: SshLink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,14 +170,12 @@ def test_sshd_is_killed_in_a_command(ssh_link: SshLink, lab_board: LabBoard) -> 
 
 
 def test_a_command_that_the_link_left_alone_is_ended(patient_link: SshLink, lab_board: LabBoard, proxy: Proxy) -> None:
-    """The link freezes, so the board notices nothing; the next connection ends what is still running."""
-    proxy_thaws = after(0.5, proxy.freeze)
+    """The board hears nothing of the end of its connection; the next one ends what is still running."""
+    stranded = after(0.5, proxy.strand)
     lost(lambda: patient_link.run(["sh", "-c", "echo $$ >pid; sleep 601 & wait"], timeout_s=600))
-    proxy_thaws.join()
+    stranded.join()
     pid = int((lab_board.home / "pid").read_text())
     assert alive(pid)
-    proxy.cut()
-    proxy.thaw()
     patient_link.run(["true"], timeout_s=60)
     wait_until(lambda: not alive(pid))
 
@@ -261,6 +262,13 @@ def test_an_upload_that_was_given_up_is_resumed_by_the_next(
     assert left > 0
     assert patient_link.put(tmp_path / "new", "model").sent_bytes == len(data) - left
     assert (lab_board.home / "model").read_bytes() == data
+
+
+def test_the_socket_sends_at_once_and_is_given_up_early(ssh_link: SshLink) -> None:
+    sock = ssh_link.connect().transport.sock
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert 0 < sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 8000
 
 
 def test_sessions_on_a_board_stay_few(ssh_link: SshLink, lab_board: LabBoard, tmp_path: Path) -> None:
