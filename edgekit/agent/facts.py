@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from edgekit.agent.readings import Roots, Unreadable, read_text
 from edgekit.agent.sensors.board import BoardSensors
@@ -39,6 +39,8 @@ def board_facts(roots: Roots, *, sensors: Optional[BoardSensors] = None) -> Dict
         "python": platform.python_version(),
         "cpu_count": os.cpu_count(),
         "cpu_model": known("cpu_model", lambda: cpu_model(roots)),
+        "cpu_features": known("cpu_features", lambda: cpu_features(roots)),
+        "cpu_mhz": known("cpu_mhz", lambda: cpu_mhz(roots)),
         "memory_total_bytes": known("memory_total_bytes", lambda: memory_total_bytes(roots)),
         "governor": known("governor", lambda: governor(roots)),
         "cpu_limits_khz": cpu_limits(roots),
@@ -73,6 +75,50 @@ def cpu_model(roots: Roots) -> str:
         if key.strip() in ("model name", "Hardware", "cpu model"):
             return value.strip()
     raise Unreadable(f"{path} names no CPU")
+
+
+_KERNEL_FEATURES = (
+    "neon",
+    "asimd",
+    "asimdhp",
+    "asimddp",
+    "i8mm",
+    "sve",
+    "sse4_1",
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512_vnni",
+    "avx_vnni",
+)
+"""Instructions that the interpreters' kernels choose by: what an integer model can be fast with."""
+
+
+def cpu_features(roots: Roots) -> List[str]:
+    """Which of the instructions that matter to the kernels this CPU has. Raises :class:`Unreadable`."""
+    path = os.path.join(roots.proc, "cpuinfo")
+    for line in read_text(path).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("Features", "flags"):
+            named = set(value.split())
+            return [name for name in _KERNEL_FEATURES if name in named]
+    raise Unreadable(f"{path} names no features")
+
+
+def cpu_mhz(roots: Roots) -> float:
+    """The clock that cpufreq allows at most, else what /proc/cpuinfo says. Raises :class:`Unreadable`."""
+    allowed = [limits["cpuinfo_max_khz"] for limits in cpu_limits(roots).values() if "cpuinfo_max_khz" in limits]
+    if allowed:
+        return max(allowed) / 1000
+    path = os.path.join(roots.proc, "cpuinfo")
+    for line in read_text(path).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "cpu MHz":
+            try:
+                return float(value)
+            except ValueError:
+                break
+    raise Unreadable(f"{path} names no clock, and there is no cpufreq policy")
 
 
 def memory_total_bytes(roots: Roots) -> int:

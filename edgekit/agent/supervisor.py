@@ -132,6 +132,7 @@ class Supervisor:
             "sha256": model["sha256"],
             "threads": self._request["threads"],
             "backend": self._request.get("backend"),
+            "kernels": self._request.get("kernels", "default"),
             "seed": self._request["seed"],
             "golden": None if golden is None else self._folder.file(golden["path"]),
             "names": {} if golden is None else golden["names"],

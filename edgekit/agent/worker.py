@@ -72,6 +72,8 @@ class Worker:
             config["path"],
             threads=config["threads"],
             backend=config["backend"],
+            delegate=config["kernels"] == "default",
+            reference=config["kernels"] == "reference",
             on_loaded=lambda: with_memory.next("load"),
         )
         with_memory.end("allocate")
@@ -82,7 +84,7 @@ class Worker:
         return {
             "memory": self._stages,
             "interpreter": {"name": self._backend.name, "version": self._backend.version},
-            "delegate": vars(delegation),
+            "delegate": {**vars(delegation), "kernels": config["kernels"]},
             "threads": config["threads"] or cpu_cores(),
             "io": describe_io(self._backend),
             "input": {"kind": self._feed.kind, "samples": len(self._feed.samples), "note": self._feed.note},

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import ModelFileError, UsageError
+from edgekit.errors import EdgekitError, ModelFileError, UsageError
 from edgekit.push.store import blob_name
 from edgekit.runtime.flatbuffer import check_model_file
 from edgekit.runtime.naming import MANIFEST_FILE, read_bundle
@@ -24,6 +24,8 @@ BYTE_BUDGET = 64 << 20
 
 WARMUP_MIN_RUNS = 5
 WARMUP_MIN_S = 1.0
+
+KERNELS = ("default", "builtin", "reference")
 
 BLOCK_S = 1.0
 """Between blocks the agent looks after everything else, and changes over to the other variant."""
@@ -66,6 +68,8 @@ class BenchPlan:
     seed: int
     backend: str | None
     zone_types: tuple[str, ...] = ()
+    throttle_c: float | None = None
+    kernels: str = "default"
 
     def request(self) -> dict[str, Any]:
         """``request.json``: paths in it are relative to the job's folder on the board."""
@@ -90,6 +94,8 @@ class BenchPlan:
             "sample_hz": SAMPLE_HZ,
             "byte_budget": BYTE_BUDGET,
             "zone_types": list(self.zone_types),
+            "throttle_c": self.throttle_c,
+            "kernels": self.kernels,
         }
 
     def _model(self, file: PlannedFile) -> dict[str, Any]:
@@ -98,6 +104,7 @@ class BenchPlan:
             "kind": self.kind,
             "sha256": file.sha256,
             "size_bytes": file.size_bytes,
+            "macs": macs_of(file.path),
             "path": f"../../{store_name(file)}",
         }
 
@@ -112,14 +119,21 @@ def make_plan(
     seed: int = 0,
     backend: str | None = None,
     zone_types: tuple[str, ...] = (),
+    throttle_c: float | None = None,
+    kernels: str = "default",
 ) -> BenchPlan:
     """A plan for a bundle folder or a ``.tflite`` file.
+
+    ``throttle_c`` is where the board begins to slow down for heat, where its profile knows it. ``kernels`` are the interpreter's own
+    choice (``default``), those without delegates (``builtin``) or the plain ones without SIMD (``reference``), to tell builds apart.
 
     Raises :class:`ModelFileError` when there is no whole model there, or one that a gate rejected; :class:`UsageError` for a duration
     or thread count that makes no sense, and for ``with_float`` where there is no float model.
     """
     if not duration_s > 0:
         raise UsageError(f"a duration of {duration_s:g} s measures nothing", hint="for example --duration 30s")
+    if kernels not in KERNELS:
+        raise UsageError(f"kernels must be one of {', '.join(KERNELS)}, not {kernels!r}")
     if threads < 0:
         raise UsageError(f"threads must be 0 (all cores) or more, not {threads}")
     files = _from_bundle(source, with_float) if source.is_dir() else _from_file(source, with_float)
@@ -133,6 +147,8 @@ def make_plan(
         seed=seed,
         backend=backend,
         zone_types=zone_types,
+        throttle_c=throttle_c,
+        kernels=kernels,
         **vars(files),
     )
 
@@ -155,6 +171,18 @@ def parse_duration(text: str) -> float:
 def store_name(file: PlannedFile) -> str:
     """Where a file lies in the board's store, by its content: the same bytes are sent once, by a benchmark or a push."""
     return blob_name(file.sha256)
+
+
+def macs_of(path: Path) -> int | None:
+    """Multiply-accumulates of one inference; None where an operator's cannot be counted, or nothing here can read the file."""
+    from edgekit.intake import tflite
+    from edgekit.intake.macs_tflite import count_macs
+
+    try:
+        model = tflite.read(path)
+        return count_macs([tflite.graph(model, subgraph=number) for number in range(len(model.subgraphs))]).total
+    except (EdgekitError, ImportError):
+        return None
 
 
 def planned(path: Path) -> PlannedFile:

@@ -58,7 +58,7 @@ def run_benchmark(
     way back to it.
     """
     link = link or open_link(device)
-    zone_types = profile_of(link).zone_types
+    profile = profile_of(link)
     plan = make_plan(
         Path(source),
         device=device,
@@ -67,7 +67,8 @@ def run_benchmark(
         with_float=with_float,
         seed=seed,
         backend=backend,
-        zone_types=zone_types,
+        zone_types=profile.zone_types,
+        throttle_c=profile.throttle_c,
     )
     job = jobs.start(link, plan, home=home, python=python)
     if device != LOCAL:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edgekit.report.kernels import PLAIN_RATE, macs_per_cycle, set_up_text
 from edgekit.report.quantity import cause_text, counted, digits, latency_text, share_text
-from edgekit.report.summary import NotEnough, RunSummary
-from edgekit.report.table import finding_text, is_float_bundle
+from edgekit.report.summary import FLOAT, NotEnough, RunSummary
+from edgekit.report.table import finding_text, is_float_bundle, main_label
 
 NOISY_COV = 0.03
 """A quiet board stays below 1 %; above 3 % the run was disturbed or throttled."""
@@ -123,12 +124,28 @@ def _slower_than_float(summary: RunSummary) -> Advice | None:
     speedup = summary.speedup
     if speedup is None or speedup.verdict not in ("slower", "same"):
         return None
+    ran = f"; it ran with {set_up_text(summary, summary.main)}" if summary.main is not None else ""
     return Advice(
         f"int8_{speedup.verdict}",
         "Find out where the integer model loses its time",
-        f"it runs at {digits(speedup.ratio)}x the speed of the float one; {speedup.reason}",
+        f"it runs at {digits(speedup.ratio)}x the speed of the float one; {speedup.reason}{ran}",
         "edgekit inspect BUNDLE",
     )
+
+
+def _plain_kernels(summary: RunSummary) -> Advice | None:
+    """An interpreter whose kernels do no more than plain code would, told by what they do in a clock cycle."""
+    for variant in summary.variants:
+        kind = "float" if variant.name == FLOAT or main_label(summary.kind, summary.manifest) == "float" else "int8"
+        rate = macs_per_cycle(summary, variant)
+        if rate is not None and rate < PLAIN_RATE[kind]:
+            return Advice(
+                "plain_kernels",
+                "Use an interpreter that was built for this processor",
+                f"{variant.name}: {rate:.2g} multiply-accumulates a clock cycle is what kernels without SIMD do, others do several; "
+                f"it ran with {set_up_text(summary, variant)}",
+            )
+    return None
 
 
 def _foreign(summary: RunSummary) -> Advice | None:
@@ -172,7 +189,7 @@ def _no_delegate(summary: RunSummary) -> Advice | None:
     return Advice(
         "no_delegate",
         "Try an interpreter with accelerated kernels",
-        "no operator was handed to a delegate, the reference kernels did all the work",
+        f"no operator was handed to a delegate; it ran with {set_up_text(summary, main)}",
     )
 
 
@@ -351,6 +368,7 @@ RUN_RULES: tuple[Callable[[RunSummary], Advice | None], ...] = (
     _foreign,
     _throttled,
     _unseen,
+    _plain_kernels,
     _slower_than_float,
     _islands,
     _no_delegate,

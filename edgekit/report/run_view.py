@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgekit.report.bundle_view import float_operator_grids, operators_text
 from edgekit.report.folder import RunFolder, mapping
+from edgekit.report.kernels import set_up_text
 from edgekit.report.next_steps import advise_run
 from edgekit.report.offline_plotly import figure_json
 from edgekit.report.page import Banner, Chapter, Drawing, Grid, Section, facts_grid
@@ -220,6 +221,7 @@ def _board(prefix: str, summary: RunSummary) -> Section:
     for what in ("clock", "other programs"):
         if what in thermal.unknown:
             pairs.append((what, f"{UNKNOWN}: {thermal.unknown[what]}"))
+    pairs += [(f"{item.name} ran with", set_up_text(summary, item)) for item in summary.variants]
     return Section(f"{prefix}-board", "The board while it ran", grids=(facts_grid(pairs),))
 
 

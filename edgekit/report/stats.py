@@ -234,6 +234,7 @@ def _delegate(data: Any) -> DelegateFacts:
         partitions=whole("partitions"),
         delegated_operators=whole("delegated_operators"),
         total_operators=whole("total_operators"),
+        kernels=None if facts.get("kernels") is None else str(facts["kernels"]),
     )
 
 

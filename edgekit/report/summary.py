@@ -69,12 +69,16 @@ class StageMemory:
 
 @dataclass(frozen=True)
 class DelegateFacts:
-    """How much of the model the interpreter handed to its accelerated kernels. None is unknown."""
+    """How much of the model the interpreter handed to its accelerated kernels. None is unknown.
+
+    ``kernels`` is what the run asked for: ``default``, ``builtin`` (no delegate) or ``reference`` (no SIMD either).
+    """
 
     name: str | None = None
     partitions: int | None = None
     delegated_operators: int | None = None
     total_operators: int | None = None
+    kernels: str | None = None
 
 
 @dataclass(frozen=True)

@@ -83,13 +83,15 @@ def open_backend(
     backend: Optional[str] = None,
     preserve_all_tensors: bool = False,
     delegate: bool = True,
+    reference: bool = False,
     on_loaded: Optional[Callable[[], None]] = None,
 ) -> Backend:
     """An interpreter with its tensors allocated, ready for :meth:`Backend.set_input`.
 
     ``threads`` 0 means every core that this process may use. ``backend`` names one of :data:`BACKENDS`; without it the first that
     can be imported is taken. ``preserve_all_tensors`` keeps every intermediate tensor readable with :meth:`Backend.read_tensor`
-    (the resolver stays the ordinary one). ``delegate=False`` opens without the delegates that are on by default (XNNPACK).
+    (the resolver stays the ordinary one). ``delegate=False`` opens without the delegates that are on by default (XNNPACK);
+    ``reference=True`` takes the plain kernels without SIMD, which stand for an interpreter that was built badly.
     ``on_loaded`` is called when the model is read and its tensors are not allocated yet.
 
     Raises :class:`UsageError` (code ``interpreter_missing``) when no interpreter can be imported, and :class:`ModelFileError`
@@ -110,8 +112,8 @@ def open_backend(
         options["model_path"] = os.fspath(model)
     if preserve_all_tensors:
         options["experimental_preserve_all_tensors"] = True
-    if not delegate:
-        options["experimental_op_resolver_type"] = _resolver_without_delegates(module)
+    if reference or not delegate:
+        options["experimental_op_resolver_type"] = _resolver_without_delegates(module, reference=reference)
     what = "the model" if isinstance(model, bytes) else os.fspath(model)
     try:
         with warnings.catch_warnings():
@@ -276,10 +278,11 @@ def _interpreter_module(name: str) -> Any:
     return module
 
 
-def _resolver_without_delegates(module: Any) -> Any:
+def _resolver_without_delegates(module: Any, *, reference: bool) -> Any:
     """The resolver that leaves the default delegates off; TensorFlow keeps the enum one module deeper."""
     holder = module if hasattr(module, "OpResolverType") else module.experimental
-    return holder.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    kinds = holder.OpResolverType
+    return kinds.BUILTIN_REF if reference else kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
 
 
 def _refuse_what_is_no_file(path: str) -> None:

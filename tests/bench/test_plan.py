@@ -49,6 +49,7 @@ def test_a_file(models: Path) -> None:
         "kind": "tflite",
         "sha256": digest,
         "size_bytes": len(data),
+        "macs": 2359296,
         "path": f"../../blobs/{digest}",
     }
     assert store_name(plan.model) == f"blobs/{digest}"

@@ -35,7 +35,7 @@ def test_a_quiet_run_asks_for_nothing(make_run: MakeRun) -> None:
         ("int8_slower", {"float_ms": 10.0}, "0.667x"),
         ("int8_same", {"float_ms": 15.0}, "within 3 %"),
         ("islands", {"partitions": 5}, "5 partitions instead of one; 6 operators stay outside"),
-        ("no_delegate", {"delegated": 0}, "reference kernels"),
+        ("no_delegate", {"delegated": 0}, "0 of 66 operators delegated"),
         ("slowed", {"seconds": 180, "slow_down": 0.2}, "slower than the first"),
         ("rising", {"rise_c": 40.0, "tau_s": 60.0}, "still rising"),
         ("busy", {"busy_other": 0.2}, "20.0 %"),
