@@ -36,17 +36,37 @@ class _Weighted:
     bias: int
 
 
-class Int8File:
-    """The bytes of an int8 ``.tflite``, to be changed in place and run. Copies are independent of one another."""
+@dataclass(frozen=True)
+class _Places:
+    """Where the file keeps the numbers of a tensor: (first byte, how many), of the scales, the zero points and the constant's bytes."""
 
-    def __init__(
-        self, content: bytes | bytearray, layers: Sequence[_Weighted], biases: Mapping[int, Array], outputs: int
-    ) -> None:
+    scales: tuple[int, int]
+    zero_points: tuple[int, int]
+    data: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What does not change while numbers do."""
+
+    places: tuple[_Places, ...]
+    layers: tuple[_Weighted, ...]
+    index: Mapping[str, int]
+    outputs: int
+
+
+class Int8File:
+    """The bytes of an int8 ``.tflite``, to be changed in place and run. Copies are independent of one another.
+
+    ``index`` leads from the name of a tensor to its number.
+    """
+
+    def __init__(self, content: bytes | bytearray, plan: _Plan, biases: Mapping[int, Array]) -> None:
         self.content = bytearray(content)
-        self._layers = tuple(layers)
+        self.index = plan.index
+        self._plan = plan
+        self._layers = plan.layers
         self._biases = dict(biases)
-        self._outputs = outputs
-        self._view()
 
     @classmethod
     def open(cls, path: Path, *, watched: Sequence[str] = ()) -> Int8File:
@@ -76,11 +96,12 @@ class Int8File:
             for index in (found.weights, found.bias):
                 tensor = model.subgraphs[0].tensors[index]
                 tensor.buffer = add_buffer(model, model.buffers[tensor.buffer].data)
-        return cls(tflite.serialize(model), layers, biases, len(graph.outputs))
+        content = bytearray(tflite.serialize(model))
+        return cls(content, _Plan(_places(content), tuple(layers), names, len(graph.outputs)), biases)
 
     def copy(self) -> Int8File:
         """Another one with the same contents."""
-        return Int8File(self.content, self._layers, self._biases, self._outputs)
+        return Int8File(self.content, self._plan, self._biases)
 
     def weights_of(self, bias: int) -> int | None:
         """The index of the weights beside this bias; None where it is not one that can be set."""
@@ -88,17 +109,15 @@ class Int8File:
 
     def scales(self, tensor: int) -> Array:
         """The scales of a tensor, float32, a copy."""
-        scales: Array = self._tensor(tensor).Quantization().ScaleAsNumpy().copy()
-        return scales
+        return self._numbers(self._plan.places[tensor].scales, np.float32).copy()
 
     def zero_point(self, tensor: int) -> int:
         """The zero point of a tensor with one scale."""
-        return int(self._tensor(tensor).Quantization().ZeroPoint(0))
+        return int(self._numbers(self._plan.places[tensor].zero_points, np.int64)[0])
 
     def integers(self, tensor: int) -> Array:
         """The stored int8 of a constant, flat: a view."""
-        data: Array = self._data(tensor).view(np.int8)
-        return data
+        return self._numbers(self._plan.places[tensor].data, np.int8)
 
     def bias(self, tensor: int) -> Array:
         """A bias in real numbers, as it was given or read."""
@@ -108,9 +127,9 @@ class Int8File:
         """Scale and zero point of the group from a range; the biases of the layers that read it follow."""
         scale, zero_point = parameters(limits)
         for index in group.tensors:
-            quantization = self._tensor(index).Quantization()
-            quantization.ScaleAsNumpy()[:] = np.float32(scale)
-            quantization.ZeroPointAsNumpy()[:] = zero_point
+            places = self._plan.places[index]
+            self._numbers(places.scales, np.float32)[:] = np.float32(scale)
+            self._numbers(places.zero_points, np.int64)[:] = zero_point
         for layer in self._layers:
             if layer.data in group.tensors:
                 self._write_bias(layer)
@@ -142,24 +161,12 @@ class Int8File:
     def write(self, path: Path) -> None:
         """Writes the file, with the outputs that it came with."""
         model = tflite.read(bytes(self.content))
-        model.subgraphs[0].outputs = list(model.subgraphs[0].outputs)[: self._outputs]
+        model.subgraphs[0].outputs = list(model.subgraphs[0].outputs)[: self._plan.outputs]
         tflite.write(model, path)
 
-    def _view(self) -> None:
-        from ai_edge_litert import schema_py_generated as schema
-
-        self._model = schema.Model.GetRootAs(self.content, 0)
-        self._graph = self._model.Subgraphs(0)
-        self._tensors = [self._graph.Tensors(i) for i in range(self._graph.TensorsLength())]
-        self.index = {tensor.Name().decode(): i for i, tensor in enumerate(self._tensors)}
-        """Tensor name to index."""
-
-    def _tensor(self, index: int) -> Any:
-        return self._tensors[index]
-
-    def _data(self, index: int) -> Array:
-        data: Array = self._model.Buffers(self._tensor(index).Buffer()).DataAsNumpy()
-        return data
+    def _numbers(self, place: tuple[int, int], dtype: Any) -> Array:
+        """A view into the file."""
+        return np.frombuffer(self.content, dtype, count=place[1] // np.dtype(dtype).itemsize, offset=place[0])
 
     def _unit(self, layer: _Weighted) -> Array:
         unit: Array = self.scales(layer.data).astype(np.float64)[0] * self.scales(layer.weights).astype(np.float64)
@@ -169,8 +176,32 @@ class Int8File:
         unit, values = self._unit(layer), self._biases[layer.bias]
         limits = np.iinfo(np.int32)
         integers = np.clip(np.rint(values / unit), limits.min, limits.max).astype(np.int32)
-        self._data(layer.bias)[:] = integers.view(np.uint8)
-        self._tensor(layer.bias).Quantization().ScaleAsNumpy()[:] = unit.astype(np.float32)
+        places = self._plan.places[layer.bias]
+        self._numbers(places.data, np.int32)[:] = integers
+        self._numbers(places.scales, np.float32)[:] = unit.astype(np.float32)
+
+
+def _places(content: bytearray) -> tuple[_Places, ...]:
+    """Of every tensor of the main graph."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    start = np.frombuffer(content, np.uint8).__array_interface__["data"][0]
+
+    def place(values: Any) -> tuple[int, int]:
+        # The generated reader gives 0 where there is nothing, and a view into the file otherwise.
+        return (0, 0) if isinstance(values, int) else (values.__array_interface__["data"][0] - start, values.nbytes)
+
+    model = schema.Model.GetRootAs(content, 0)
+    graph = model.Subgraphs(0)
+    found = []
+    for index in range(graph.TensorsLength()):
+        tensor = graph.Tensors(index)
+        quant, data = tensor.Quantization(), place(model.Buffers(tensor.Buffer()).DataAsNumpy())
+        scales, zero_points = (0, 0), (0, 0)
+        if quant is not None:
+            scales, zero_points = place(quant.ScaleAsNumpy()), place(quant.ZeroPointAsNumpy())
+        found.append(_Places(scales, zero_points, data))
+    return tuple(found)
 
 
 def _weighted(graph: tflite.Graph, operator: tflite.Operator) -> _Weighted | None:

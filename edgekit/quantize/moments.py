@@ -13,7 +13,7 @@ from edgekit.runtime.backend import Backend
 
 POSITIONS = 24
 """Output positions of a layer whose inputs are multiplied out in each sample; the mean is over all positions."""
-_PENDING = 2_000_000
+_PENDING = 200_000
 """Values gathered before they are multiplied out: matrices of some height multiply fast."""
 BUDGET_BYTES = 64_000_000
 """Memory for moments at a time; larger models take several rounds over the samples."""

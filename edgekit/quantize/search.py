@@ -15,7 +15,7 @@ from edgekit.quantize.judge import Judge, Score
 MIN_MAX = "min-max"
 TRIES = 64
 """So many times at most another method is tried for one group, from the input on: what goes wrong early goes wrong in all that follows."""
-PATIENCE = 24
+PATIENCE = 16
 """So many tries without a gain end the search."""
 GAIN_DB = 0.03
 """Less than this is noise of the few samples that judge."""

@@ -72,7 +72,7 @@ def _settable(file: Int8File, layer: Layer) -> bool:
     names = file.index
     if layer.bias is None or layer.weights_name not in names or layer.bias_name not in names:
         return False
-    return file.weights_of(names[layer.bias_name]) == names[layer.weights_name]
+    return file.weights_of(names[layer.bias_name or ""]) == names[layer.weights_name]
 
 
 def _corrected(file: Int8File, moments: Moments, wanted: Sequence[str]) -> dict[str, rounding.Rounded]:
