@@ -26,7 +26,7 @@ from edgekit.calibrate.split import spread
 from edgekit.calibrate.synthetic import SyntheticData
 from edgekit.errors import UsageError
 from edgekit.intake import preflight
-from edgekit.intake.choose import Truth, choose
+from edgekit.intake.choose import Truth, choose, recomputed
 from edgekit.intake.door import Door, DoorOptions, Route, open_door
 from edgekit.intake.formats import size_bytes
 from edgekit.intake.probe import require_runs
@@ -41,8 +41,7 @@ from edgekit.stages import Progress, Silent, StageRecord, Stages
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Preprocessing
 from edgekit.verify import gates
 from edgekit.verify.accuracy import Evaluation, evaluate, task
-from edgekit.verify.parity import SAMPLES, Parity, parity
-from edgekit.verify.parity import require as require_parity
+from edgekit.verify.parity import SAMPLES, Parity
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,8 @@ def _first_equal(
             for index, sample in zip(chosen, samples, strict=True)
         ]
         require_class_names(request.options.class_names, outputs[0])
-        truth = Truth(reference.name, samples, outputs)
+        made_up = isinstance(data.calibration, SyntheticData)
+        truth = Truth(reference.name, samples, outputs, made_up, recomputed(door, samples, outputs))
         del reference  # its memory is not needed beside the converter's
     limit_db = request.recipe.gates.parity_min_db
     model, equal, notes = choose(
@@ -229,9 +229,7 @@ def _rewrite(request: ConvertRequest, imported: _Imported, work: Path, stages: S
         if not done.changes:
             return imported
         require_runs(done.model.path, what="the rewritten float model", timeout_s=request.timeout_s)
-        truth, limit_db = imported.truth, request.recipe.gates.parity_min_db
-        equal = parity(done.model, truth.samples, truth.outputs, reference=truth.reference, limit_db=limit_db)
-        require_parity(equal, done.model)
+        equal = imported.truth.judged(done.model, limit_db=request.recipe.gates.parity_min_db)
     return replace(imported, model=done.model, parity=equal, rewrites=done.changes)
 
 

@@ -13,17 +13,35 @@ from edgekit.intake.layers import tensor_sources
 from edgekit.intake.onnx import NOTHING_TO_REWRITE, OnnxRoute
 from edgekit.stages import Stages
 from edgekit.values import FloatModel
+from edgekit.verify.floor import Recompute, Recomputed
 from edgekit.verify.parity import Parity, parity
 from edgekit.verify.parity import require as require_parity
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Inputs and what the source, in the runtime called ``reference``, made of them; by source name, in source layout."""
+    """Inputs and what the source, in the runtime called ``reference``, made of them; by source name, in source layout.
+
+    ``made_up`` says that the inputs were drawn; ``again`` holds the source against itself, where its door can compute it otherwise.
+    """
 
     reference: str
     samples: Sequence[Sample]
     outputs: Sequence[Sample]
+    made_up: bool = False
+    again: Recomputed | None = None
+
+    def judged(self, model: FloatModel, *, limit_db: float) -> Parity:
+        """The parity of ``model``. Raises ParityError where it does not equal the source."""
+        found = parity(model, self.samples, self.outputs, reference=self.reference, limit_db=limit_db, again=self.again)
+        require_parity(found, model, made_up=self.made_up)
+        return found
+
+
+def recomputed(door: Door, samples: Sequence[Sample], outputs: Sequence[Sample]) -> Recomputed | None:
+    """The source of ``door`` against itself; None where there is no second way of computing it."""
+    recompute: Recompute | None = getattr(door, "recompute", None)
+    return None if recompute is None else Recomputed(recompute, samples, outputs)
 
 
 def choose(
@@ -51,15 +69,15 @@ def choose(
                 made = route.convert(truth.samples, truth.outputs, work=work, timeout_s=timeout_s, tick=stages.alive)
             stages.child_peak(made.peak_rss_bytes)
             with stages("check parity"):
-                equal = parity(made.model, truth.samples, truth.outputs, reference=truth.reference, limit_db=limit_db)
-                require_parity(equal, made.model)
+                equal = truth.judged(made.model, limit_db=limit_db)
         except ConversionError as error:
             if error.code == NOTHING_TO_REWRITE:
                 continue
             notes.append(f"{route.name}: {error.message}")
             failures.append(_Failure(route, error, made.model if made else None))
             continue
-        remarks = f" ({', '.join(made.remarks)})" if made.remarks else ""
+        said = [*made.remarks, *([equal.remark] if equal.remark else [])]
+        remarks = f" ({', '.join(said)})" if said else ""
         notes.append(f"{route.name}: equals the source{remarks}")
         return _with_sources(route, made.model, truth, work), equal, tuple(notes)
     worst = max(failures, key=lambda failure: _telling(failure.error))

@@ -89,6 +89,12 @@ class OnnxSource:
                 return found
             raise
 
+    def recompute(self, samples: Sequence[Sample]) -> Iterator[tuple[str, Sequence[Sample]]]:
+        """The model's outputs computed in other ways, for the noise floor (:data:`edgekit.verify.floor.Recompute`)."""
+        from edgekit.intake.onnx_again import recompute
+
+        return recompute(self.copy, self.output_names, samples)
+
     def routes(self, sessions: Mapping[str, Session] | None = None) -> list[OnnxRoute]:
         """One for each installed front end; ``sessions`` are workers by front end that serve several models."""
         found = frontends.require([self.wanted] if self.wanted else ROUTES)

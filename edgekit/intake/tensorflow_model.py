@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -109,6 +110,13 @@ class TensorflowSource:
         """The network in TensorFlow's own kernels, on all cores: the worker runs already."""
         return TensorflowReference(self)
 
+    def recompute(self, samples: Sequence[Sample]) -> Iterator[tuple[str, Sequence[Sample]]]:
+        """The network in float64, and compiled as a whole, for the noise floor (:data:`edgekit.verify.floor.Recompute`)."""
+        for way, words in (("float64", "in float64"), ("compiled", "compiled by XLA")):
+            with suppress(EdgekitError):  # an operator that has no such kernel
+                other = TensorflowReference(self, way=way)
+                yield f"{self.runtime} {words}", [other.run(sample) for sample in samples]
+
     def routes(self) -> Sequence[TensorflowRoute]:
         """The format's own converter."""
         return [TensorflowRoute(self)]
@@ -117,9 +125,10 @@ class TensorflowSource:
 class TensorflowReference:
     """The network in the worker, sample by sample."""
 
-    def __init__(self, door: TensorflowSource) -> None:
+    def __init__(self, door: TensorflowSource, *, way: str = "") -> None:
         self.name = door.runtime
         self._door = door
+        self._way = way
 
     def run(self, sample: Sample, *, name: str = "a sample") -> dict[str, NDArray[Any]]:
         """All outputs for one sample, called ``name`` in messages.
@@ -133,7 +142,12 @@ class TensorflowReference:
             arrays: dict[str, Any] = {f"a{i}": sample[spec.name] for i, spec in enumerate(door.inputs)}
             np.savez(given, **arrays)
             door.conversation.ask(
-                "run", timeout_s=door.timeout_s, shapes=door.shapes, samples=str(given), results=str(results)
+                "run",
+                timeout_s=door.timeout_s,
+                shapes=door.shapes,
+                samples=str(given),
+                results=str(results),
+                way=self._way,
             )
             with np.load(results, allow_pickle=False) as loaded:
                 found = {output: loaded[f"a{i}"] for i, output in enumerate(door.output_names)}

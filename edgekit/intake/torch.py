@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -61,6 +61,11 @@ class TorchSource:
         """The program in PyTorch."""
         return TorchReference(self)
 
+    def recompute(self, samples: Sequence[Sample]) -> Iterator[tuple[str, Sequence[Sample]]]:
+        """The program in float64, for the noise floor (:data:`edgekit.verify.floor.Recompute`)."""
+        wide = TorchReference(self, float64=True)
+        yield f"{wide.name} in float64", [wide.run(sample) for sample in samples]
+
     def routes(self) -> Sequence[onnx.OnnxRoute]:
         """Those of the exported ONNX model."""
         return self.exported.routes()
@@ -69,20 +74,21 @@ class TorchSource:
 class TorchReference:
     """The program in the worker's PyTorch, sample by sample."""
 
-    def __init__(self, door: TorchSource) -> None:
+    def __init__(self, door: TorchSource, *, float64: bool = False) -> None:
         self.name = f"torch {door.torch_version}"
         self._door = door
+        self._float64 = float64
         self._count = 0
 
     def run(self, sample: Sample, *, name: str = "a sample") -> dict[str, NDArray[Any]]:
         """All outputs for one sample. Raises ConversionError, in PyTorch's words, when it refuses the sample."""
         self._count += 1
-        folder = self._door.work / f"torch-run-{self._count}"
+        folder = self._door.work / f"torch-run-{'float64-' if self._float64 else ''}{self._count}"
         folder.mkdir()
         given, results = folder / "given.npz", folder / "results.npz"
         arrays_given: dict[str, Any] = {f"a{i}": sample[spec.name] for i, spec in enumerate(self._door.inputs)}
         np.savez(given, **arrays_given)
-        request = {"task": "torch run", "samples": str(given), "results": str(results)}
+        request = {"task": "torch run", "samples": str(given), "results": str(results), "float64": self._float64}
         self._door.session.ask(request, folder, timeout_s=600.0)
         with np.load(results, allow_pickle=False) as arrays:
             found = {output: arrays[f"a{i}"] for i, output in enumerate(self._door.output_names)}

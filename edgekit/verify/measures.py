@@ -194,9 +194,14 @@ class Comparison:
         return float(finite.mean()) if finite.size else math.inf
 
     @property
+    def slices_db(self) -> Array:
+        """SQNR of each slice in dB; infinity for those too small for a ratio."""
+        return np.where(self._meaningful(), self._slice_ratios(), np.inf)
+
+    @property
     def worst_slice(self) -> WorstSlice | None:
         """The worst of the meaningful slices; None where the output has a single slice or none is meaningful."""
-        ratios = np.where(self._meaningful(), self._slice_ratios(), np.inf)
+        ratios = self.slices_db
         if ratios.size < 2 or not self._meaningful().any():
             return None
         index = int(np.argmin(ratios))

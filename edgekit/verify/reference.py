@@ -16,7 +16,15 @@ from edgekit.errors import DataError, ModelFileError
 class OnnxReference:
     """An ONNX model in ONNX Runtime on the CPU; :meth:`run` takes and gives arrays by name in the source's layout."""
 
-    def __init__(self, path: Path, outputs: Sequence[str], *, threads: int = 0, finite_only: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        outputs: Sequence[str],
+        *,
+        threads: int = 0,
+        finite_only: bool = True,
+        optimised: bool = True,
+    ) -> None:
         # From 1.29 on it sends what models it runs to its maker, unless it is told before it is imported.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime
@@ -24,6 +32,8 @@ class OnnxReference:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
+        if not optimised:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:

@@ -2,8 +2,8 @@
 
 Every request: ``{"kind": "keras" or "savedmodel", "model": PATH of a private copy, "signature": NAME or None}``. look
 reads a Keras file without TensorFlow. describe gives the ends (see
-:meth:`program.Program.describe`). run takes ``{"shapes": [[sizes]], "samples": NPZ, "results": NPZ}``, arrays ``a0``, ``a1``, ... in the order
-of inputs and outputs. convert takes ``{"shapes": ..., "out": FOLDER}`` and gives ``{"tflite": PATH, "names": {"inputs": {key: name},
+:meth:`program.Program.describe`). run takes ``{"shapes": [[sizes]], "samples": NPZ, "results": NPZ, "way": WAY}``, arrays ``a0``, ``a1``, ...
+in the order of inputs and outputs; WAY is "" for TensorFlow's own kernels, "float64" or "compiled" (by XLA). convert takes ``{"shapes": ..., "out": FOLDER}`` and gives ``{"tflite": PATH, "names": {"inputs": {key: name},
 "outputs": {key: name}}}``. Any of them may answer with a refusal instead (see ``refusal``).
 """
 
@@ -66,15 +66,16 @@ def describe(request: Dict[str, Any]) -> Dict[str, Any]:
 
 @answers
 def run(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The model on one sample, in TensorFlow's own kernels."""
+    """The model on one sample, in TensorFlow's own kernels or in another way."""
     import numpy as np
+    import other_ways
     import tensorflow as tf
 
     program = opened(request)
     function, specs = _traced(program, request)
     with np.load(request["samples"], allow_pickle=False) as arrays:
         tensors = [tf.constant(arrays[f"a{i}"], spec.dtype) for i, spec in enumerate(specs)]
-    results = function(*tensors)
+    results = other_ways.run(function, tensors, request["way"]) if request.get("way") else function(*tensors)
     np.savez(request["results"], **{f"a{i}": value.numpy() for i, value in enumerate(results)})
     return {}
 

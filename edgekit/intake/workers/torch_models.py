@@ -1,7 +1,7 @@
 """Tasks of the worker: PyTorch programs (``.pt2``) and modules (``module:function``) described, exported to ONNX, and run.
 
 describe: ``{"program": PATH}`` or ``{"module": "package.module:function", "path": FOLDER, "shapes": {name: [sizes]}, "onnx": PATH}`` gives
-``{"inputs": [names], "outputs": [names]}`` and writes the ONNX file. run: ``{"samples": NPZ, "results": NPZ}`` runs the program described last.
+``{"inputs": [names], "outputs": [names]}`` and writes the ONNX file. run: ``{"samples": NPZ, "results": NPZ, "float64": BOOL}`` runs the program described last.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def output_names(program: Any) -> List[str]:
 
 
 def run(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The program on one sample: ``samples`` holds an array for each input, ``results`` gets one for each output."""
+    """The program on one sample: ``samples`` holds an array for each input, ``results`` gets one for each output. With ``float64`` weights
+    and inputs are widened first (casts inside of the program stay what they are)."""
     import numpy as np
     import torch
     import torch.utils._pytree as pytree
@@ -117,8 +118,12 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
     program = _LOADED["program"]
     with np.load(request["samples"], allow_pickle=False) as arrays:
         tensors = [torch.from_numpy(np.array(arrays[f"a{i}"])) for i in range(len(_LOADED["inputs"]))]
+    module = program.module()
+    if request.get("float64"):
+        module = module.double()
+        tensors = [value.double() if value.is_floating_point() else value for value in tensors]
     arguments, keywords = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
     with torch.no_grad():
-        results = pytree.tree_leaves(program.module()(*arguments, **keywords))
+        results = pytree.tree_leaves(module(*arguments, **keywords))
     np.savez(request["results"], **{f"a{i}": value.numpy() for i, value in enumerate(results)})
     return {}
