@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 _TESTS = Path(__file__).resolve().parent
-for _place in (_TESTS, _TESTS / "intake", _TESTS / "lab"):  # bundles, command_line, networks, tiny_models and the lab
+for _place in (
+    _TESTS,
+    _TESTS / "intake",
+    _TESTS / "lab",
+    _TESTS / "push",
+):  # bundles, networks, tiny_models, the lab, boards...
     sys.path.insert(0, str(_place))
 
 from bundles import ONNX_FRONTENDS, SAMPLES, Bundle, convert, require_frontend  # noqa: E402

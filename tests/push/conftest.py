@@ -5,47 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from push_boards import FolderLink, TestedAgent
 
 from edgekit.bundle.golden import write_npz
-from edgekit.link.local import LocalLink
 from edgekit.push.contact import Agent
 from edgekit.runtime.backend import available_backends, open_backend
 from edgekit.runtime.tensors import dequantize, quantize
 from edgekit.values import IoSpec, QuantParams, to_json
 
 MODELS = Path(__file__).parents[1] / "runtime" / "models"
-
-
-class FolderLink(LocalLink):
-    """A board whose home is a folder of this machine's; ``python`` is what its ``python3`` is."""
-
-    def __init__(self, home: Path, *, name: str = "board") -> None:
-        self._home = home
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def home(self) -> str:
-        return str(self._home)
-
-
-class TestedAgent(Agent):
-    """Uses this Python on the board, which has an interpreter."""
-
-    __test__ = False
-
-    def __init__(self, link: Any) -> None:
-        super().__init__(link)
-        self._python = sys.executable
 
 
 @pytest.fixture
