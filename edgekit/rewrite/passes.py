@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 from edgekit.intake import tflite
-from edgekit.rewrite import pad_for_max_pool, pad_with_zero, prune, transpose_ends
+from edgekit.rewrite import clip_by_relu6, fuse_activations, pad_for_max_pool, pad_with_zero, prune, transpose_ends
 from edgekit.values import FloatModel
+
+_EVERY_TIME: dict[str, Callable[[tflite.ModelT], tuple[str, ...]]] = {
+    "pad_with_zero": pad_with_zero.apply,
+    "pad_for_max_pool": pad_for_max_pool.apply,
+    "clip_by_relu6": clip_by_relu6.apply,
+    "fuse_activations": fuse_activations.apply,
+}
+"""The passes that every conversion goes through, in order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +33,7 @@ def rewrite(model: FloatModel, *, to: Path, keep_layout: bool) -> Rewritten:
     Written to ``to`` when something changed. That the result still equals the source is for the parity stage to say.
     """
     graph = tflite.read(model.path)
-    changes = {"pad_with_zero": pad_with_zero.apply(graph), "pad_for_max_pool": pad_for_max_pool.apply(graph)}
+    changes = {name: apply(graph) for name, apply in _EVERY_TIME.items()}
     ends = (model.inputs, model.outputs)
     if keep_layout:
         ends, changes["transpose_ends"] = transpose_ends.apply(graph, *ends)
