@@ -15,7 +15,7 @@ POSITIONS = 24
 """Output positions of a layer whose inputs are multiplied out in each sample; the mean is over all positions."""
 _PENDING = 200_000
 """Values gathered before they are multiplied out: matrices of some height multiply fast."""
-BUDGET_BYTES = 64_000_000
+BUDGET_BYTES = 32_000_000
 """Memory for moments at a time; larger models take several rounds over the samples."""
 LARGEST = 2600
 """Columns from which on a layer has too large a matrix: it keeps its plainly rounded weights, and a corrected bias."""

@@ -48,14 +48,13 @@ def error_feedback(weights: Array, bias: Array, scales: Array, moments: Array) -
     ``moments`` is ``E[x x^T]`` with the constant 1 as the last input.
     """
     columns = weights.shape[2]
-    h = moments.copy()
-    diagonal = np.einsum("bii->bi", h)[:, :columns].copy()
+    diagonal = np.einsum("bii->bi", moments)[:, :columns].copy()
     damping = DAMPING * diagonal.mean(axis=1, keepdims=True)
-    h[:, np.arange(columns), np.arange(columns)] += np.where(damping > 0.0, damping, 1.0)
     # Large inputs first: their errors are made up for by all the others. The bias is last.
     order = np.argsort(-diagonal, axis=1, kind="stable")
     order = np.concatenate([order, np.full((order.shape[0], 1), columns)], axis=1)
-    h = np.take_along_axis(np.take_along_axis(h, order[:, :, None], axis=1), order[:, None, :], axis=2)
+    h = np.take_along_axis(np.take_along_axis(moments, order[:, :, None], axis=1), order[:, None, :], axis=2)
+    h[:, np.arange(columns), np.arange(columns)] += np.where(damping > 0.0, damping, 1.0)
     wide = np.concatenate([weights.astype(np.float64), bias.astype(np.float64)[..., None]], axis=2)
     v = np.take_along_axis(
         wide.transpose(0, 2, 1), order[:, :, None], axis=1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from edgekit.quantize import rounding
 from edgekit.quantize.int8_file import Int8File
 from edgekit.quantize.layers import Layer, layers
 from edgekit.quantize.moments import Moments, gather, rounds
-from edgekit.runtime.backend import cpu_cores, open_backend
+from edgekit.runtime.backend import open_backend
 
 PLAIN, BIAS, FEEDBACK = "plain", "bias correction", "error feedback"
 
@@ -40,18 +39,12 @@ def variants(
 
     made = {name: plain.copy() for name in (PLAIN, *wanted)}
     settable = [layer for layer in layers(tflite.read(float_path)) if _settable(plain, layer)]
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        open_backend(float_path, preserve_all_tensors=True) as backend,
-        ThreadPoolExecutor(cpu_cores()) as pool,
-    ):
+    with threadpool_limits(limits=1, user_api="blas"), open_backend(float_path, preserve_all_tensors=True) as backend:
         for part in rounds(settable):
-            for moments, corrected in zip(
-                found := gather(backend, part, inputs, seed=seed),
-                pool.map(lambda m: _corrected(plain, m, wanted), found),
-                strict=True,
-            ):
-                for name, result in corrected.items():
+            found = gather(backend, part, inputs, seed=seed)
+            while found:
+                moments = found.pop()  # its matrix is the largest thing here, and not needed afterwards
+                for name, result in _corrected(plain, moments, wanted).items():
                     _apply(made[name], moments.layer, result)
                 alive()
     return made
