@@ -54,7 +54,7 @@ def run_command(connection: Connection, argv: Sequence[str], *, timeout_s: float
         status = channel.exit_status if channel.status_event.is_set() else -1
     out, err = remote_shell.split(bytes(reader.stdout), token), remote_shell.split(bytes(reader.stderr), token)
     if complaint:
-        _end(connection, out, token)
+        _end(connection, _orphan(reader, token))
         said = {"stdout": out.output if out else b"", "stderr": err.output if err else b""}
         raise base.ended_early(argv, connection.name, loud=complaint == "loud", timeout_s=timeout_s, **said)
     if status == -1 and not connection.alive:
@@ -148,14 +148,17 @@ def _orphan(reader: _Reader, token: str) -> Orphan | None:
     return Orphan(out.group, token) if out is not None and out.group is not None else None
 
 
-def _end(connection: Connection, out: remote_shell.Split | None, token: str) -> None:
-    """Makes sure that the group is gone; closing the channel has told the watcher there already."""
-    if out is None or out.group is None or not connection.alive:
+def _end(connection: Connection, orphan: Orphan | None) -> None:
+    """Makes sure that the group is gone; closing the channel has told the watcher there already.
+
+    Raises :class:`Orphaned` when it was the link that stood still, and not the program.
+    """
+    if orphan is None:
         return
     try:
-        end_orphan(connection, Orphan(out.group, token))
-    except (Orphaned, LinkError):
-        pass  # the watcher on the board does it when the connection closes
+        end_orphan(connection, orphan)
+    except Orphaned as broken:
+        raise Orphaned(orphan, broken) from broken
 
 
 def _shell_unusable(connection: Connection, reader: _Reader, status: int) -> LinkError:

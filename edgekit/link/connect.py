@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
@@ -60,13 +61,25 @@ class Connection:
         if not self._sessions.acquire(timeout=STEP_TIMEOUT_S):
             raise LinkError(f"{self.name}: {MAX_SESSIONS} sessions are open already", code="too_many_sessions")
         try:
-            channel = self.transport.open_session(timeout=STEP_TIMEOUT_S)
+            channel = self._opened()
             try:
                 yield channel
             finally:
                 channel.close()
         finally:
             self._sessions.release()
+
+    def _opened(self) -> paramiko.Channel:
+        import paramiko
+
+        try:
+            return self.transport.open_session(timeout=STEP_TIMEOUT_S)
+        except paramiko.ChannelException as error:
+            raise LinkError(
+                f"{self.target.address} gives no further session on this connection: {error.text}",
+                code="session_refused",
+                hint="MaxSessions in /etc/ssh/sshd_config there has to be 3 or more (it is 10 where nothing is said)",
+            ) from error
 
     def lost(self, error: BaseException | None = None) -> LinkError:
         """What to raise when the link broke."""
@@ -158,10 +171,29 @@ def _stream(target: Target, via: Connection | None) -> tuple[Stream, Callable[[]
         counted = CountedStream(channel)
         return counted, counted.evidence
     if target.proxy_command:
-        counted = CountedStream(paramiko.ProxyCommand(target.proxy_command))
+        counted = _command_stream(target.proxy_command)
         return counted, counted.evidence
     sock = _socket(target)
     return sock, tcp_evidence(sock)
+
+
+def _command_stream(command: str) -> CountedStream:
+    """The two ends of a ``ProxyCommand``. paramiko's own never notices that the command has ended."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {command}"],
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def end() -> None:
+        process.terminate()
+        process.wait()
+
+    return CountedStream(ours, end)
 
 
 def _socket(target: Target) -> socket.socket:

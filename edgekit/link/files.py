@@ -35,9 +35,10 @@ class Files:
         self._open = contextlib.ExitStack()
         self._channel, self._client = self._started()
 
-    def close(self) -> None:
-        """Ends the subsystem."""
-        self._open.close()
+    @property
+    def alive(self) -> bool:
+        """Whether the server's end of it still runs."""
+        return not self._channel.closed
 
     def home(self) -> str:
         """The folder that the server starts in, which is the user's home."""

@@ -66,6 +66,7 @@ class _Attempt:
         self._tried: list[str] = []
         self._locked: list[KeyFile] = []
         self._unusable: list[LinkError] = []
+        self._further: list[str] = []
         transport.auth_timeout = step_timeout_s
 
     def run(self) -> None:
@@ -74,6 +75,7 @@ class _Attempt:
             return
         if "publickey" in allowed and self._keys():
             return
+        allowed = self._further or allowed
         if {"password", "keyboard-interactive"} & set(allowed) and self._password(allowed):
             return
         raise self._refused(allowed)
@@ -102,6 +104,8 @@ class _Attempt:
                     key = self._opened(offer.file)
                 if key is not None and self._accepts(key, offer.words):
                     return True
+                if self._further:
+                    return False
         return False
 
     def _offers(self, held: list[paramiko.AgentKey]) -> list[_Offer]:
@@ -155,6 +159,7 @@ class _Attempt:
             self._tried.append(words)
             return False
         self._tried.append(words)
+        self._further = list(further)  # the key is right, and the server wants a password as well
         return not further
 
     def _password(self, allowed: list[str]) -> bool:

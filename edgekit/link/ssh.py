@@ -154,13 +154,16 @@ class SshLink(Link):
 
         def with_files(connection: Connection) -> T:
             try:
-                if self._files is None:
+                if self._files is None or not self._files.alive:
                     self._files = Files(connection)
                 return step(self._files)
             except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError) as error:
                 if not connection.alive:
                     raise connection.lost(error) from error
-                if isinstance(error, (paramiko.SFTPError, paramiko.SSHException, EOFError, TimeoutError)):
+                if isinstance(error, TimeoutError):
+                    error = TimeoutError("its SFTP server does not answer, though sshd does")
+                ended = self._files is not None and not self._files.alive
+                if ended or isinstance(error, (paramiko.SFTPError, paramiko.SSHException, EOFError, TimeoutError)):
                     self._drop()  # the answers no longer fit the questions
                     raise connection.lost(error if str(error) else None) from error
                 raise _refused(remote, deed, error) from error
@@ -199,8 +202,7 @@ class SshLink(Link):
         raise AssertionError("the last attempt returns or raises")
 
     def _drop(self) -> None:
-        if self._files is not None:
-            self._files = None
+        self._files = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None

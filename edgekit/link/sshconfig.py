@@ -66,10 +66,10 @@ def resolve(host: str, *, user: str | None = None, port: int | None = None, key:
     import paramiko
 
     folder = Path.home() / ".ssh"
-    text = flattened(host)
+    text = flattened(host, user=user, port=port)
     try:
         options = paramiko.SSHConfig.from_text(text).lookup(host)
-        found_port = port if port is not None else int(options.get("port", 22))
+        found_port = int(options.get("port", 22))
         alive = float(options.get("serveraliveinterval", 0)) or None
     except (paramiko.SSHException, ValueError, KeyError) as error:
         raise _invalid(str(error)) from error
@@ -79,7 +79,7 @@ def resolve(host: str, *, user: str | None = None, port: int | None = None, key:
     return Target(
         host=str(options["hostname"]),
         port=found_port,
-        user=user or str(options.get("user") or getpass.getuser()),
+        user=str(options.get("user") or getpass.getuser()),
         alias=options.get("hostkeyalias"),
         keys=tuple(Path(word).expanduser() for word in named or [str(folder / name) for name in DEFAULT_KEYS]),
         only_these_keys=bool(key) or str(options.get("identitiesonly", "no")).lower() == "yes",
@@ -94,9 +94,12 @@ def resolve(host: str, *, user: str | None = None, port: int | None = None, key:
     )
 
 
-def flattened(host: str) -> str:
-    """The lines of the user's and the system's file that apply to ``host``, in order, with no block and no ``Include`` left."""
-    lines: list[str] = []
+def flattened(host: str, *, user: str | None = None, port: int | None = None) -> str:
+    """The lines of the user's and the system's file that apply to ``host``, in order, with no block and no ``Include`` left.
+
+    What is given comes first: it counts, and conditions and ``%p`` see it.
+    """
+    lines = ([f"Port {port}"] if port is not None else []) + ([f'User "{user}"'] if user else [])
     for path, base in (
         (Path.home() / ".ssh" / "config", Path.home() / ".ssh"),
         (SYSTEM_FOLDER / "ssh_config", SYSTEM_FOLDER),

@@ -37,6 +37,8 @@ print(digest.hexdigest())' <"$1"
 """The file comes from stdin: names with a backslash change what sha256sum prints."""
 
 _MISSING = 44
+_LONGEST_NAME_BYTES = 180
+"""Of 255 that a file system takes."""
 
 
 def upload(link: Link, local: Path, remote: str, *, resume: bool, progress: Progress | None) -> Transfer:
@@ -46,7 +48,8 @@ def upload(link: Link, local: Path, remote: str, *, resume: bool, progress: Prog
     folder, base = posixpath.split(remote)
     link.make_folder(folder)
     mark = digest[:32] if resume else secrets.token_hex(16)
-    part = posixpath.join(folder, f".{base[:180]}.{mark}.part")
+    name = base.encode()[:_LONGEST_NAME_BYTES].decode("utf-8", "ignore")
+    part = posixpath.join(folder, f".{name}.{mark}.part")
     there = (link.size_bytes(part) or 0) if resume else 0
     if there > total_bytes:
         link.remove(part)
@@ -54,10 +57,12 @@ def upload(link: Link, local: Path, remote: str, *, resume: bool, progress: Prog
     _refuse_when_full(link, remote, total_bytes - there)
     try:
         sent = _send(link, local, part, digest=digest, offset_bytes=there, total_bytes=total_bytes, progress=progress)
-        link.replace(part, remote)
+        _install(link, part, remote)
     except LinkError as error:
-        if _done_by_another(link, error, part, remote, digest):
-            return Transfer(digest, total_bytes, total_bytes - there)
+        if error.code == "file_missing" and link.exists(remote) and link.sha256(remote) == digest:
+            return Transfer(
+                digest, total_bytes, total_bytes - there
+            )  # by us, or by somebody who sent the same bytes meanwhile
         if error.code not in ("write_failed", "bytes_altered"):
             raise
         missing = total_bytes - (link.size_bytes(part) or 0)
@@ -144,11 +149,15 @@ def _append_all(link: Link, local: Path, part: str, *, offset_bytes: int, progre
         offset_bytes = there
 
 
-def _done_by_another(link: Link, error: LinkError, part: str, remote: str, digest: str) -> bool:
-    """Whether somebody else put the same bytes there meanwhile, and took the part with him."""
-    if error.code not in ("file_missing", "write_failed") or link.exists(part) or not link.exists(remote):
-        return False
-    return link.sha256(remote) == digest
+def _install(link: Link, part: str, remote: str) -> None:
+    """Gives the part its name. When the link breaks on the answer it may have it already: it is missing then."""
+    try:
+        link.replace(part, remote)
+    except LinkError as error:
+        if error.code != "link_lost":
+            raise
+        link.exists(part)  # connects anew, and waits for it
+        link.replace(part, remote)
 
 
 def _hash_of(local: Path) -> tuple[str, int]:

@@ -61,10 +61,15 @@ def tcp_evidence(sock: socket.socket) -> Callable[[], Hashable]:
 
 
 class CountedStream:
-    """A stream without a socket of its own (a channel through a jump host), with what went through it counted."""
+    """A stream that is no TCP connection (a channel through a jump host, a proxy command), with what went through it counted.
 
-    def __init__(self, stream: socket.socket | paramiko.Channel | paramiko.ProxyCommand) -> None:
+    ``at_close`` is called once, when it is closed.
+    """
+
+    def __init__(self, stream: socket.socket | paramiko.Channel, at_close: Callable[[], object] = lambda: None) -> None:
         self._stream = stream
+        self._at_close = at_close
+        self._closed = False  # paramiko looks at a socket's own
         self._sent = 0
         self._received = 0
 
@@ -86,7 +91,10 @@ class CountedStream:
 
     def close(self) -> None:
         """As the stream's own."""
-        self._stream.close()
+        if not self._closed:
+            self._closed = True
+            self._stream.close()
+            self._at_close()
 
     def evidence(self) -> Hashable:
         """Changes whenever the other end took or sent something."""

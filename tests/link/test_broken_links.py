@@ -21,6 +21,7 @@ from lab_sshd import LabBoard
 
 from edgekit.errors import LinkError
 from edgekit.link import watchdog
+from edgekit.link.files import Files
 from edgekit.link.questions import Questions
 from edgekit.link.ssh import SshLink
 
@@ -262,6 +263,40 @@ def test_an_upload_that_was_given_up_is_resumed_by_the_next(
     assert left > 0
     assert patient_link.put(tmp_path / "new", "model").sent_bytes == len(data) - left
     assert (lab_board.home / "model").read_bytes() == data
+
+
+def test_the_link_breaks_on_the_answer_to_the_rename(
+    frail_link: SshLink, lab_board: LabBoard, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file has its name already, and nobody was told."""
+    replace = Files.replace
+
+    def replace_and_cut(self: Files, remote: str, target: str) -> None:
+        replace(self, remote, target)
+        monkeypatch.setattr(Files, "replace", replace)
+        proxy.cut()
+        self.home()
+
+    monkeypatch.setattr(Files, "replace", replace_and_cut)
+    frail_link.put(write(tmp_path / "a", b"new"), "model")
+    assert (lab_board.home / "model").read_bytes() == b"new"
+    assert [path.name for path in lab_board.home.iterdir()] == ["model"]
+    assert Files.replace is replace
+
+
+def test_the_link_stands_still_and_the_time_for_a_command_is_up(patient_link: SshLink, proxy: Proxy) -> None:
+    """It was not the program that was late."""
+    patient_link.run(["true"], timeout_s=60)
+    after(0.3, proxy.freeze)
+    lost(lambda: patient_link.run(["sleep", "600"], timeout_s=2))
+
+
+def test_only_the_sftp_server_dies(ssh_link: SshLink, lab_board: LabBoard) -> None:
+    ssh_link.home()
+    connection = ssh_link.connect()
+    os.kill(lab_board.sessions()[-1], signal.SIGKILL)
+    wait_until(lambda: not connection.alive or ssh_link._files is None or not ssh_link._files.alive)
+    assert ssh_link.read_bytes("/proc/version")
 
 
 def test_the_socket_sends_at_once_and_is_given_up_early(ssh_link: SshLink) -> None:

@@ -320,6 +320,38 @@ def test_a_jump_host_that_does_not_pass_on(make_board: Callable[..., LabBoard], 
     assert "AllowTcpForwarding" in error.hint
 
 
+def test_through_a_proxy_command(make_board: Callable[..., LabBoard], desk: Desk, tmp_path: Path) -> None:
+    gate, board = make_board(), make_board()
+    desk.trust(board)
+    words = f"-F none -i {gate.key} -o UserKnownHostsFile={gate.known_hosts} -p {gate.port} {gate.user}@{gate.host}"
+    (desk.home / ".ssh" / "config").write_text(
+        f"Host inner\n  HostName {board.host}\n  ProxyCommand ssh {words} -W %h:%p\n"
+    )
+    (tmp_path / "a").write_bytes(os.urandom(1_000_000))
+    with link_to(board, host="inner", key=str(board.key)) as link:
+        assert link.run(["echo", "in"], timeout_s=30).text == "in"
+        link.put(tmp_path / "a", "a")
+    assert (board.home / "a").read_bytes() == (tmp_path / "a").read_bytes()
+
+
+def test_a_key_and_a_password(make_board: Callable[..., LabBoard], desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that wants both."""
+    board = make_board(Setup(config="AuthenticationMethods publickey,password\n"), accounts=True)
+    desk.trust(board)
+    refused(link_to(board, key=str(board.key)), "auth_refused")
+    monkeypatch.setenv("EDGEKIT_PASSWORD", "raspberry")
+    with link_to(board, key=str(board.key)) as link:
+        assert link.run(["echo", "in"], timeout_s=30).text == "in"
+
+
+def test_a_server_that_gives_one_session(make_board: Callable[..., LabBoard], desk: Desk) -> None:
+    board = make_board(Setup(config="MaxSessions 1\n"))
+    desk.trust(board)
+    with link_to(board, key=str(board.key)) as link:
+        link.home()
+        assert "MaxSessions" in refused(link, "session_refused").hint
+
+
 def test_nobody_listens(desk: Desk) -> None:
     board = Board("b", "127.0.0.1", port=free_port())
     assert "no sshd listens" in refused(SshLink(board, questions=Questions()), "connection_refused").message
