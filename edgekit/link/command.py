@@ -57,7 +57,7 @@ def run_command(connection: Connection, argv: Sequence[str], *, timeout_s: float
         _end(connection, _orphan(reader, token))
         said = {"stdout": out.output if out else b"", "stderr": err.output if err else b""}
         raise base.ended_early(argv, connection.name, loud=complaint == "loud", timeout_s=timeout_s, **said)
-    if status == -1 and not connection.alive:
+    if status == -1 and connection.has_ended():
         raise Orphaned(_orphan(reader, token), None)
     if out is None:
         raise _shell_unusable(connection, reader, status)

@@ -8,6 +8,7 @@ import logging
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ MAX_SESSIONS = 4
 """On one connection; sshd refuses the eleventh."""
 
 MAX_JUMPS = 5
+
+_SETTLES_WITHIN_S = 0.5
 
 _ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 """Signatures that a host key of a type makes, where they have other names than the type."""
@@ -54,6 +57,13 @@ class Connection:
     def alive(self) -> bool:
         """Whether nothing is known to be wrong with it."""
         return bool(self.transport.is_active())
+
+    def has_ended(self) -> bool:
+        """Whether it is dead, asked after a channel closed without a word: paramiko closes channels a moment before it says so."""
+        end = time.monotonic() + _SETTLES_WITHIN_S
+        while self.alive and time.monotonic() < end:
+            time.sleep(0.02)
+        return not self.alive
 
     @contextlib.contextmanager
     def session(self) -> Iterator[paramiko.Channel]:

@@ -61,12 +61,7 @@ class SshLink(Link):
             self._drop()
             self._connection = self._connected()
             self._was_connected = True
-            while self._orphans:
-                try:
-                    end_orphan(self._connection, self._orphans[-1])
-                except Orphaned as error:
-                    raise self._connection.lost(error) from error
-                self._orphans.pop()
+            self._end_orphans(self._connection)
             return self._connection
 
     def close(self) -> None:
@@ -182,7 +177,7 @@ class SshLink(Link):
                     connection = self.connect()
                     try:
                         return step(connection)
-                    except (paramiko.SSHException, EOFError) as error:
+                    except (paramiko.SSHException, EOFError, OSError) as error:
                         raise connection.lost(error) from error
                 except LinkError as error:
                     mendable = again and self._was_connected and error.code in _MENDABLE
@@ -190,6 +185,18 @@ class SshLink(Link):
                         raise
                 time.sleep(pause_s * random.uniform(0.5, 1.0))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _end_orphans(self, connection: Connection) -> None:
+        """Ends what broken links left running on the board."""
+        while self._orphans:
+            orphan = self._orphans.pop()
+            try:
+                end_orphan(connection, orphan)
+            except Orphaned as broken:
+                self._orphans.append(orphan)
+                raise connection.lost(broken) from broken
+            except LinkError:
+                pass  # a board too busy to end it; what the user asked for comes first
 
     def _connected(self) -> Connection:
         for attempt in range(HANG_UP_ATTEMPTS):
