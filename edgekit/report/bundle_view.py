@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgekit.report.corrections_view import corrections_section
 from edgekit.report.next_steps import advise_bundle
 from edgekit.report.page import Banner, Bar, Chapter, Grid, Section, facts_grid
 from edgekit.report.quantity import decibel_text, digits, duration_text, interval_text, share_text, size_text
@@ -34,6 +35,7 @@ def bundle_chapter(report: Mapping[str, Any]) -> Chapter:
         _io(manifest),
         _rewrites(_object(manifest.get("rewrites"))),
         _calibration(_object(manifest.get("calibration"))),
+        corrections_section(_object(manifest.get("corrections"))),
         _preprocessing(manifest.get("preprocessing")),
         _stages(_objects(report.get("stages"))),
         _versions(manifest),
