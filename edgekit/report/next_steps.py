@@ -12,7 +12,7 @@ from typing import Any
 
 from edgekit.report.kernels import PLAIN_RATE, macs_per_cycle, set_up_text
 from edgekit.report.quantity import cause_text, counted, digits, latency_text, share_text
-from edgekit.report.summary import FLOAT, NotEnough, RunSummary
+from edgekit.report.summary import FLOAT, CauseFinding, NotEnough, RunSummary
 from edgekit.report.table import finding_text, is_float_bundle, main_label
 
 NOISY_COV = 0.03
@@ -42,8 +42,9 @@ class Advice:
 def advise_run(summary: RunSummary) -> tuple[Advice, ...]:
     """What this run suggests, most important first. Of an invalid run only how to get a valid one."""
     if not summary.validity.valid:
-        remedy = _throttled(summary) if summary.thermal.throttling.invalid else None
-        return (*([remedy] if remedy else []), _rerun(summary))
+        throttling = summary.thermal.throttling
+        remedies = [_remedy(summary, item) for item in throttling.causes] if throttling.invalid else []
+        return (*remedies, _rerun(summary))
     found = [rule(summary) for rule in RUN_RULES]
     return (*(advice for advice in found if advice is not None), *advise_manifest(summary.manifest or {}))
 
@@ -90,11 +91,13 @@ _REMEDIES = {
 
 def _throttled(summary: RunSummary) -> Advice | None:
     main = summary.thermal.throttling.main
-    if main is None:
-        return None
-    key, title = _REMEDIES[main.cause]
+    return None if main is None else _remedy(summary, main)
+
+
+def _remedy(summary: RunSummary, item: CauseFinding) -> Advice:
+    key, title = _REMEDIES[item.cause]
     word = "throttled" if summary.thermal.throttling.verdict == "throttled" else "was slowed down"
-    return Advice(key, title, f"the board {word} by {cause_text(main.cause)}: {finding_text(main)}")
+    return Advice(key, title, f"the board {word} by {cause_text(item.cause)}: {finding_text(item)}")
 
 
 def _unseen(summary: RunSummary) -> Advice | None:

@@ -205,12 +205,18 @@ def _throttle_shapes(verdict: ThrottleVerdict) -> list[Mapping[str, Any]]:
 
 
 def _throttle_words(verdict: ThrottleVerdict) -> list[Mapping[str, Any]]:
-    """The name of each cause over its first stretch."""
+    """The name of each cause at its first stretch, each a line lower than the one before, so that none covers another."""
     first = {spell.cause: spell for spell in reversed(verdict.spells)}
-    common = {"xref": "x", "yref": "paper", "y": 1.0, "yanchor": "bottom", "xanchor": "left", "showarrow": False}
+    common = {"xref": "x", "yref": "paper", "y": 1.0, "yanchor": "top", "xanchor": "left", "showarrow": False}
     return [
-        {**common, "x": spell.start_s, "text": cause_text(cause), "font": {"size": 11, "color": CAUSE_COLOURS[cause]}}
-        for cause, spell in first.items()
+        {
+            **common,
+            "x": spell.start_s,
+            "yshift": -14 * line,
+            "text": cause_text(cause),
+            "font": {"size": 11, "color": CAUSE_COLOURS[cause]},
+        }
+        for line, (cause, spell) in enumerate(reversed(first.items()))
     ]
 
 

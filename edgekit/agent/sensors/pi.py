@@ -34,8 +34,8 @@ def sensor_set(roots: Roots) -> SensorSet:
     if vcgencmd is not None and word == "vcgencmd":
         # The word at 1 Hz: a short drop of the supply must not fall between two looks.
         found.commands += [
-            CommandSensor("throttle_word", (vcgencmd, "get_throttled"), throttle_word, every_s=1.0, cpu_share=0.005),
-            CommandSensor("real_khz.arm", (vcgencmd, "measure_clock", "arm"), clock_khz, every_s=2.0, cpu_share=0.002),
+            CommandSensor("throttle_word", (vcgencmd, "get_throttled"), throttle_word, every_s=1.0, cpu_share=0.004),
+            CommandSensor("real_khz.arm", (vcgencmd, "measure_clock", "arm"), clock_khz, every_s=2.0, cpu_share=0.0015),
         ]
         _pmic(vcgencmd, found)
     elif word == "sysfs":
@@ -134,7 +134,7 @@ def _pmic(vcgencmd: str, found: SensorSet) -> None:
     except Unreadable as error:
         found.unknown["power_w"] = f"this board measures no power: {error}"
         return
-    found.commands.append(CommandSensor("", (vcgencmd, "pmic_read_adc"), pmic_power, every_s=2.0, cpu_share=0.002))
+    found.commands.append(CommandSensor("", (vcgencmd, "pmic_read_adc"), pmic_power, every_s=2.0, cpu_share=0.0015))
 
 
 def _ask(vcgencmd: str, *arguments: str) -> str:
