@@ -89,3 +89,31 @@ def test_an_unknown_profile() -> None:
     with pytest.raises(RecipeError) as caught:
         load_profile("rasberry-pi-5")
     assert caught.value.hint == 'did you mean "raspberry-pi-5"?'
+
+
+def test_how_fast_boards_heat() -> None:
+    pi = load_profile("raspberry-pi-4")
+    assert [setup.name for setup in pi.setups] == ["bare", "heatsink", "fan"]
+    for name in profile_names():
+        for setup in load_profile(name).setups:
+            assert 0 < setup.idle_w < setup.load_w, name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[thermal.bare]\ndie_j_k = 0\n", "above 0"),
+        ("[thermal.bare]\ndie_jk = 1\n", "'die_jk' is no key"),
+        ("[thermal.bare]\ndie_j_k = 4.0\n", "lacks die_to_body_k_w"),
+        ("[thermal]\nbare = 1\n", "must hold tables"),
+        ("thermal = 3\n", "must hold tables"),
+    ],
+)
+def test_heat_constants_that_make_no_sense(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "board.toml"
+    path.write_text(
+        (text + "[board]\ntitle = 'x'\n") if text.startswith("thermal") else "[board]\ntitle = 'x'\n" + text
+    )
+    with pytest.raises(RecipeError) as caught:
+        read_profile(path)
+    assert said in caught.value.message

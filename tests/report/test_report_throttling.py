@@ -204,3 +204,16 @@ def test_lines_that_are_not_as_they_should_be(line: dict[str, Any]) -> None:
     samples = samples_of(10)
     samples.insert(3, line)
     assert throttle_verdict(samples, [latencies_of(10)], facts=JETSON).verdict == "not_throttled"
+
+
+def test_every_cause_of_an_invalid_run_has_its_remedy() -> None:
+    from lab_thermal import Scenario, simulate
+    from lab_thermal_judge import run_of
+
+    from edgekit.report.next_steps import advise_run
+    from edgekit.report.stats import summarise
+
+    scenario = Scenario("raspberry-pi-4", "bare", ambient_c=28.0, duration_s=300.0, sags=((60.0, 70.0),))
+    keys = [item.key for item in advise_run(summarise(run_of(simulate(scenario))))]
+    assert set(keys[:-1]) == {"throttled", "under_voltage"}
+    assert keys[-1] == "rerun"
