@@ -25,7 +25,7 @@ from edgekit.verify.accuracy import Evaluation
 from edgekit.verify.parity import Parity
 
 MODEL, REJECTED, FLOAT = "model.tflite", "rejected.tflite", "float.tflite"
-PACKAGES = ("ai-edge-litert", "litert-quantizer", "numpy", "onnx", "onnxruntime", "pillow")
+PACKAGES = ("ai-edge-litert", "litert-quantizer", "numpy", "onnx", "onnxruntime", "pillow", "scipy", "threadpoolctl")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +41,21 @@ class CalibrationRecord:
 
 
 @dataclasses.dataclass(frozen=True)
+class JudgedRecord:
+    """On what the result was judged: ``digest`` as in :class:`CalibrationRecord`, over the inputs and not the labels."""
+
+    source: str
+    count: int
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Findings:
     """Everything that the stages found out, for the manifest.
 
     ``calibration``, ``ranges`` and ``evaluation`` are None where nothing was quantised. ``parity_source`` says what the inputs of the
-    parity stage were, ``synthetic`` whether they were made up. ``rewrites`` holds what each pass changed on the float model.
+    parity stage were, ``synthetic`` whether they were made up. ``rewrites`` holds what each pass changed on the float model, ``request``
+    the options that a repetition needs beside recipe and data.
     """
 
     model: FloatModel
@@ -65,6 +75,8 @@ class Findings:
     repairs: tuple[Repair, ...] = ()
     corrections: Corrections | None = None
     health: Health | None = None
+    request: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    judged: JudgedRecord | None = None
 
 
 def delivered_io(model: FloatModel, path: Path) -> tuple[tuple[IoSpec, ...], tuple[IoSpec, ...]]:
@@ -81,10 +93,15 @@ def _delivered(spec: IoSpec, detail: Any) -> IoSpec:
     return dataclasses.replace(spec, tensor=detail.name, shape=tuple(detail.shape), dtype=detail.dtype, quant=quant)
 
 
+def undelivered(spec: IoSpec, detail: Any) -> IoSpec:
+    """``spec`` of a delivered end as the float model has that end, whose tensor is ``detail``."""
+    return dataclasses.replace(spec, tensor=detail.name, shape=tuple(detail.shape), dtype=detail.dtype, quant=None)
+
+
 def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec], Sequence[IoSpec]]) -> dict[str, Any]:
     """The manifest as JSON types; ``folder`` holds the files that it lists."""
     source = findings.model.source
-    return {
+    document = {
         "schema": SCHEMA,
         "edgekit": edgekit.__version__,
         "model": {"name": name, "format": source.format, "sha256": source.sha256, "size_bytes": source.size_bytes},
@@ -105,8 +122,17 @@ def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec
         "repairs": {"bias_overflow": to_json(findings.repairs)},
         "corrections": to_json(findings.corrections),
         "versions": _versions(findings.model),
+        "request": dict(findings.request),
         "verification": _verification(findings),
     }
+    return {**document, "seal": seal(document)}
+
+
+def seal(document: Mapping[str, Any]) -> str:
+    """sha256 over everything else that the manifest says: whatever is changed in it afterwards shows."""
+    content = {key: value for key, value in document.items() if key != "seal"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _calibration(findings: Findings) -> dict[str, Any] | None:
@@ -122,6 +148,7 @@ def _verification(findings: Findings) -> dict[str, Any]:
     data = {"source": findings.parity_source, "synthetic": findings.synthetic}
     return {
         "parity": {**to_json(findings.parity), "data": data},
+        "judged_on": to_json(findings.judged),
         "int8": None if evaluation is None else to_json(evaluation.int8),
         "accuracy": None if evaluation is None else to_json(evaluation.accuracy),
         "audit": to_json(findings.audit),
@@ -131,13 +158,18 @@ def _verification(findings: Findings) -> dict[str, Any]:
 
 
 def _versions(model: FloatModel) -> dict[str, str]:
+    return {**versions_here(), **{f"frontend {name}": version for name, version in model.versions.items()}}
+
+
+def versions_here() -> dict[str, str]:
+    """Of Python and the packages that take part, as far as they are installed."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return {**versions, **{f"frontend {name}": version for name, version in model.versions.items()}}
+    return versions
 
 
 def file_entry(path: Path) -> dict[str, Any]:

@@ -45,6 +45,12 @@ from edgekit.cli.native import muffled
 @click.option("--layout", type=click.Choice(["nhwc", "nchw"]), help="How such arrays lie.")
 @click.option("--frontend", help="Use this front end only.  [default: the installed ones, the best first]")
 @click.option("--signature", metavar="NAME", help="The signature of a SavedModel that has several.")
+@click.option(
+    "--locked",
+    type=options.PATH,
+    metavar="MANIFEST",
+    help="Repeat the conversion of a bundle or its manifest.json to the same bytes, or say what differs.",
+)
 @click.option("--keep-layout", is_flag=True, help="Deliver inputs and outputs in the source's order of axes.")
 @click.option("--allow-undecided", is_flag=True, help="A gate that cannot be decided with these data does not fail.")
 @click.option("--dry-run", is_flag=True, help="Check model, data, recipe and place; convert nothing.")
@@ -109,7 +115,7 @@ def _request(given: Mapping[str, Any]) -> Any:
     chosen = recipe.load(given["recipe"])
     words = {key: given[key] for key in ("resize", "fit", "filter_", "crop", "color", "mean", "std")}
     preprocessing = flow.preprocessing_of(chosen, options.preprocessing(**words))
-    return flow.ConvertRequest(
+    request = flow.ConvertRequest(
         model=given["model"],
         data=given["data"],
         out=given["out"],
@@ -136,6 +142,11 @@ def _request(given: Mapping[str, Any]) -> Any:
         allow_undecided=given["allow_undecided"],
         keep_layout=given["keep_layout"],
     )
+    if given["locked"] is None:
+        return request
+    from edgekit.bundle import check, lock
+
+    return lock.replayed(request, check.load_manifest(given["locked"]))
 
 
 def _show_plan(plan: Any, out: Path, as_json: bool) -> None:

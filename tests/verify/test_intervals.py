@@ -105,7 +105,7 @@ def test_agreement_passes_fails_or_is_undecided() -> None:
 def test_accuracy_drop_passes_fails_or_is_undecided() -> None:
     passed, undecided, failed = (
         judged(sound_audit(), [output()], accuracy(lost, 0, count))["accuracy-drop"]
-        for lost, count in ((5, 1000), (2, 100), (80, 1000))
+        for lost, count in ((5, 1000), (1, 100), (80, 1000))
     )
     assert [passed.verdict, undecided.verdict, failed.verdict] == [Verdict.PASSED, Verdict.UNDECIDED, Verdict.FAILED]
     assert failed.measured == pytest.approx(8.0) and failed.limit == 2.0
