@@ -23,6 +23,7 @@ from edgekit.resources import did_you_mean
 VERBS = {
     "inspect": "What is in a model file: inputs, operators, MACs, float islands, delegate partitions.",
     "convert": "Turn a float model into a verified full-integer TFLite bundle.",
+    "verify": "Check everything again that a bundle says of itself.",
     "push": "Put a bundle on boards as a release that is checked there before it is used.",
     "rollback": "Go back to the release before.",
     "sign": "Sign a bundle, for boards that take signed ones only.",
