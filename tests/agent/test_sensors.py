@@ -153,6 +153,8 @@ def test_facts_of_a_board(board: Any) -> None:
     value = facts.board_facts(board("raspberry-pi-4").roots)
     assert value["board_model"] == "Raspberry Pi 4 Model B Rev 1.4"
     assert value["cpu_model"] == "BCM2835"
+    assert value["cpu_features"] == ["asimd"]
+    assert value["cpu_mhz"] == 1500.0
     assert value["memory_total_bytes"] == 3884436 * 1024
     assert value["governor"] == "ondemand"
     assert value["boot_id"] == "0b51ae6a-0000-4000-8000-4b4f4d8d0001"
@@ -160,6 +162,15 @@ def test_facts_of_a_board(board: Any) -> None:
     assert value["zone"] == "cpu-thermal"
     assert value["unknown"] == {}
     assert value["sensors"]["set"] == "raspberry-pi"
+
+
+def test_clock_and_features_without_cpufreq(board: Any) -> None:
+    text = "processor\t: 0\nmodel name\t: A CPU\ncpu MHz\t\t: 2445.428\nflags\t\t: fpu sse4_1 avx2 fma avx512_vnni\n"
+    roots = board(files={"proc/cpuinfo": text}).roots
+    assert facts.cpu_mhz(roots) == 2445.428
+    assert facts.cpu_features(roots) == ["sse4_1", "avx2", "fma", "avx512_vnni"]
+    with pytest.raises(Unreadable, match="names no features"):
+        facts.cpu_features(board(files={"proc/cpuinfo": "processor: 0\n"}).roots)
 
 
 def test_facts_that_cannot_be_known_are_null_with_a_reason(board: Any) -> None:
