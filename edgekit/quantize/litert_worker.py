@@ -52,6 +52,11 @@ def _configure(engine: Any, scheme: dict[str, str]) -> None:
     else:
         bits = 16 if scheme["activations"] == "int16" else 8
         engine.add_static_config(".*", every, activation_num_bits=bits, weight_num_bits=8)
+        # One scale for each channel of a constant operand is written and then not read by the kernel: the products are noise.
+        whole = qtyping.QuantGranularity.TENSORWISE
+        engine.add_static_config(
+            ".*", operators.BATCH_MATMUL, activation_num_bits=bits, weight_num_bits=8, weight_granularity=whole
+        )
         if scheme["io"] == "float32":
             for end in (operators.INPUT, operators.OUTPUT):
                 none = algorithm_manager.AlgorithmName.NO_QUANTIZE

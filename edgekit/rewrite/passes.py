@@ -7,12 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgekit.intake import tflite
-from edgekit.rewrite import clip_by_relu6, fuse_activations, pad_for_max_pool, pad_with_zero, prune, transpose_ends
+from edgekit.rewrite import (
+    clip_by_relu6,
+    fuse_activations,
+    pad_for_max_pool,
+    pad_with_zero,
+    plain_forms,
+    prune,
+    transpose_ends,
+)
 from edgekit.values import FloatModel
 
 _EVERY_TIME: dict[str, Callable[[tflite.ModelT], tuple[str, ...]]] = {
     "pad_with_zero": pad_with_zero.apply,
     "pad_for_max_pool": pad_for_max_pool.apply,
+    "plain_forms": plain_forms.apply,
     "clip_by_relu6": clip_by_relu6.apply,
     "fuse_activations": fuse_activations.apply,
 }
