@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgekit.errors import ConversionError, EdgekitError, ParityError
-from edgekit.intake import frontends, locate
+from edgekit.intake import frontends, locate, locate_values
 from edgekit.intake.door import Door, Route, Sample
 from edgekit.intake.layers import tensor_sources
 from edgekit.intake.onnx import NOTHING_TO_REWRITE, OnnxRoute
+from edgekit.intake.tensorflow_model import TensorflowRoute
 from edgekit.stages import Stages
 from edgekit.values import FloatModel
 from edgekit.verify.floor import Recompute, Recomputed
@@ -102,9 +103,11 @@ def _telling(error: ConversionError) -> int:
 
 def _with_sources(route: Route, model: FloatModel, truth: Truth, work: Path) -> FloatModel:
     """``model`` with the table of tensors that are a value of the source."""
-    if not isinstance(route, OnnxRoute):
-        return model
-    return replace(model, tensor_sources=tensor_sources(route.onnx, model, truth.samples[0], work))
+    if isinstance(route, OnnxRoute):
+        return replace(model, tensor_sources=tensor_sources(route.onnx, model, truth.samples, work))
+    if isinstance(route, TensorflowRoute):
+        return replace(model, tensor_sources=locate_values.tensor_sources(route, model, truth.samples))
+    return model
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,11 @@ class _Failure:
 def _located(
     failure: _Failure, truth: Truth, *, limit_db: float, work: Path, stages: Stages, seconds: float
 ) -> locate.Parting | None:
+    if isinstance(failure.route, TensorflowRoute):
+        found = (
+            None if failure.made is None or not isinstance(failure.error, ParityError) or seconds <= 0 else failure.made
+        )
+        return locate_values.locate(failure.route, found, truth.samples, limit_db=limit_db) if found else None
     if not isinstance(failure.route, OnnxRoute):
         return None
     return locate.locate(

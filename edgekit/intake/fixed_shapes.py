@@ -43,10 +43,9 @@ def fix(inputs: Mapping[str, OpenShape], given: Mapping[str, Sequence[int]]) -> 
     still_open = [name for name, shape in shapes.items() if shape is None or None in shape]
     if still_open:
         words = "; ".join(f"{name} is {in_words(inputs[name])}" for name in still_open)
-        options = " ".join(f"--input-shape {_quoted(f'{name}={_example(inputs[name])}')}" for name in still_open)
         raise UsageError(
             f"the model leaves the shape of its input open: {words}",
-            hint=f"fix it: {options}",
+            hint=examples({name: inputs[name] for name in still_open}),
             code="input_shape_open",
             details={"inputs": {name: None if (s := inputs[name]) is None else list(s) for name in still_open}},
         )
@@ -81,16 +80,29 @@ def _require_fits(name: str, shape: OpenShape, given: Sequence[int]) -> None:
     if why:
         raise UsageError(
             f"input {name}, {in_words(shape)} in the model, cannot be {typed}: {why}",
-            hint=f"for example --input-shape {_quoted(f'{name}={_example(shape)}')}",
+            hint=f"for example --input-shape {_quoted(f'{name}={example(shape)}')}",
             code="input_shape_invalid",
         )
 
 
-def _example(shape: OpenShape) -> str:
+def example(shape: Sequence[int | str | None] | None) -> str:
+    """A shape to type and to paste: sizes that are known as they are, 1 for an open batch, elsewhere a usual size. A symbol counts as open.
+
+    224 for height and width of a map with 1, 3 or 4 channels, 128 for anything else: steps, tokens, features.
+    """
     if shape is None:
-        return "<shape>"
-    words = [str(size) if size else "1" if axis == 0 else f"<axis {axis}>" for axis, size in enumerate(shape)]
-    return "x".join(words)
+        return "1x3x224x224"
+    picture = len(shape) == 4 and any(shape[axis] in (1, 3, 4) for axis in (1, 3))
+    words = (
+        size if isinstance(size, int) and size > 0 else 1 if axis == 0 else None for axis, size in enumerate(shape)
+    )
+    return "x".join(str(size or (224 if picture else 128)) for size in words)
+
+
+def examples(options: Mapping[str, Sequence[int | str | None] | None]) -> str:
+    """The hint for open inputs, by name: options to paste, and that their sizes are an example."""
+    typed = " ".join(f"--input-shape {_quoted(f'{name}={example(shape)}')}" for name, shape in options.items())
+    return f"fix it, for example: {typed} (sizes left open are examples there: put those of your data)"
 
 
 def _quoted(option: str) -> str:

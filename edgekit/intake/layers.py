@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +10,20 @@ from numpy.typing import NDArray
 
 from edgekit.errors import EdgekitError
 from edgekit.intake import tflite
-from edgekit.intake.layout import delivered, permutations, permuted
+from edgekit.intake.layout import permutations, permuted
+from edgekit.intake.matching import EQUAL_DB, MATCHING_SAMPLES, by_value, inner_tensors
 from edgekit.intake.onnx_cut import Cuttable
 from edgekit.intake.onnx_reader import read_onnx
-from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel
 from edgekit.verify.measures import sqnr_db
 
 if TYPE_CHECKING:
     from edgekit.intake.onnx import OnnxSource
 
-EQUAL_DB = 60.0
-"""Rounding in float32 stays above it, another value does not reach it."""
+KEPT_SHARE = 0.7
+"""Where fewer of the tensors than this kept a name of the source, the others are recognised by their values."""
+MOST_BYTES = 300_000_000
+"""... unless all inner values together are larger than this."""
 
 
 def plain_value_names(source: OnnxSource) -> dict[str, str]:
@@ -36,39 +38,50 @@ def plain_value_names(source: OnnxSource) -> dict[str, str]:
 
 
 def tensor_sources(
-    source: OnnxSource, made: FloatModel, sample: Mapping[str, NDArray[Any]], work: Path
+    source: OnnxSource, made: FloatModel, samples: Sequence[Mapping[str, NDArray[Any]]], work: Path
 ) -> dict[str, str]:
     """Tensors of ``made`` that are known to be a value of the source: tensor to value.
 
-    Known: it kept the value's name, and holds what ONNX Runtime computes under it for ``sample`` (a converter that fuses an activation
-    may leave the name of what went into it). Empty for front ends that lose names, and where one of the two cannot be run so.
+    Known: it kept the value's name, and holds what ONNX Runtime computes under it (a converter that fuses an activation may leave the
+    name of what went into it); or, where few names were kept, it holds one on two samples. Empty where one of the two cannot be run so.
     """
     try:
-        return dict(sorted(_equal(source, made, sample, work)))
+        return dict(sorted(_equal(source, made, samples, work)))
     except (EdgekitError, OSError, ValueError, RuntimeError, KeyError, MemoryError):
         return {}  # the table is for the reader; a conversion does not fail for want of it
 
 
 def _equal(
-    source: OnnxSource, made: FloatModel, sample: Mapping[str, NDArray[Any]], work: Path
+    source: OnnxSource, made: FloatModel, samples: Sequence[Mapping[str, NDArray[Any]]], work: Path
 ) -> Iterator[tuple[str, str]]:
     cut, plain = Cuttable(read_onnx(source.copy)), plain_value_names(source)
     graph = tflite.graph_of(made.path)
     written = {*graph.producers(), *graph.inputs}
     tensors = {tensor.name: tensor for tensor in graph.tensors if tensor.index in written}
     kept = {value for value in (*cut.inputs, *cut.producer) if plain.get(value, value) in tensors}
-    values = cut.all_values(sample, work, only=kept)
-    # Without the delegate, since with it intermediate results are never written.
-    with open_backend(made.path, delegate=False, preserve_all_tensors=True) as backend:
-        for position, spec in enumerate(made.inputs):
-            backend.set_input(position, delivered(sample[spec.name], spec))
-        backend.invoke()
-        for value in kept.intersection(values):
-            tensor, wanted = tensors[plain.get(value, value)], values[value]
-            got = backend.read_tensor(tensor.index)
-            orders = permutations(wanted.shape, got.shape)
-            if any(sqnr_db(permuted(wanted, order, got.shape), got) >= EQUAL_DB for order in orders):
-                yield tensor.name, value
+    few = len(kept) < KEPT_SHARE * len(written) and _inner_bytes(graph) <= MOST_BYTES
+    chosen = samples[:MATCHING_SAMPLES] if few else samples[:1]
+    values = [cut.all_values(sample, work, only=None if few else kept) for sample in chosen]
+    known: dict[int, str] = {}
+    ends = set(graph.inputs)
+    wanted = None if few else {tensors[plain.get(value, value)].index for value in kept} - ends
+    held = [inner_tensors(made, sample, wanted) for sample in chosen]
+    for value in kept.intersection(values[0]):
+        tensor = tensors[plain.get(value, value)]
+        if tensor.index in ends:
+            known[tensor.index] = value
+            continue
+        got, right = held[0][tensor.index], values[0][value]
+        orders = permutations(right.shape, got.shape)
+        if any(sqnr_db(permuted(right, order, got.shape), got) >= EQUAL_DB for order in orders):
+            known[tensor.index] = value
+    if few:
+        known |= by_value(held, values, known=known)
+    yield from ((graph.tensors[index].name, value) for index, value in known.items())
+
+
+def _inner_bytes(graph: tflite.Graph) -> int:
+    return sum(graph.tensors[index].size_bytes or 0 for index in graph.producers())
 
 
 def still_there(sources: dict[str, str], path: Path) -> dict[str, str]:

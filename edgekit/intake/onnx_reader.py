@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.errors import EdgekitError, ModelFileError, UnsupportedModelError, UsageError
 from edgekit.intake import onnx_wire
+from edgekit.intake.fixed_shapes import example, examples
 from edgekit.intake.formats import require_file
 from edgekit.intake.onnx_check import first_problem
 from edgekit.intake.onnx_external import check_external_data
@@ -106,10 +107,9 @@ def require_static_inputs(model: onnx.ModelProto) -> None:
     if not open_inputs:
         return
     words = "; ".join(f"{value.name} is {shape_words(value.shape)}" for value in open_inputs)
-    options = " ".join(f"--input-shape {value.name}={_example_shape(value)}" for value in open_inputs)
     raise UsageError(
         f"the model leaves the shape of its input open: {words}",
-        hint=f"fix it: {options}",
+        hint=examples({value.name: value.shape for value in open_inputs}),
         code="input_shape_open",
         details={"inputs": {value.name: None if value.shape is None else list(value.shape) for value in open_inputs}},
     )
@@ -290,7 +290,7 @@ def _check_shape(value: OnnxValue, shape: Sequence[int], symbols: dict[str, int]
     where = f"input {value.name}, {shape_words(value.shape)} in the model, cannot be {typed}"
 
     def refuse(why: str) -> UsageError:
-        hint = f"for example --input-shape {value.name}={_example_shape(value)}"
+        hint = f"for example --input-shape {value.name}={example(value.shape)}"
         return UsageError(f"{where}: {why}", hint=hint, code="input_shape_invalid")
 
     if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in shape):
@@ -338,18 +338,3 @@ def _fill_outputs(model: onnx.ModelProto) -> None:
         shape = infos.get(info.name, UNKNOWN).static_shape
         if shape is not None and info.type.HasField("tensor_type"):
             _set_shape(info, shape)
-
-
-def _example_shape(value: OnnxValue) -> str:
-    """A shape to type: known sizes as they are, 1 for an open batch, and a word in angle brackets for the rest."""
-    if value.shape is None:
-        return "<shape>"
-    words = []
-    for axis, size in enumerate(value.shape):
-        if isinstance(size, int):
-            words.append(str(size))
-        elif axis == 0:
-            words.append("1")
-        else:
-            words.append(f"<{size if size != '?' else f'axis {axis}'}>")
-    return "x".join(words)

@@ -117,6 +117,20 @@ class TensorflowSource:
                 other = TensorflowReference(self, way=way)
                 yield f"{self.runtime} {words}", [other.run(sample) for sample in samples]
 
+    def inside(self, sample: Sample) -> list[dict[str, Any]]:
+        """The nodes of the frozen graph in order (see ``workers/inner_values.py``), ``array`` being the value for ``sample``, or None."""
+        folder = self.conversation.new_folder()
+        try:
+            given, results = folder / "given.npz", folder / "results.npz"
+            arrays: dict[str, Any] = {f"a{i}": sample[spec.name] for i, spec in enumerate(self.inputs)}
+            np.savez(given, **arrays)
+            files = {"samples": str(given), "results": str(results)}
+            answer = self.conversation.ask("inside", timeout_s=self.timeout_s, shapes=self.shapes, **files)
+            with np.load(results, allow_pickle=False) as loaded:
+                return [{**node, "array": loaded[node["array"]] if node["array"] else None} for node in answer["nodes"]]
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def routes(self) -> Sequence[TensorflowRoute]:
         """The format's own converter."""
         return [TensorflowRoute(self)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ SAMPLES = 16
 """Inputs that parity is judged on, as far as there are that many."""
 NEAR_ZERO_LIMIT = 1e-4
 """Largest error of a slice near zero, relative to the output's largest value: 80 dB, in amplitude."""
+NEARLY_DB = 60.0
+"""A result that misses the limit but not this much: a thousandth of the signal, which the user may accept by a recipe."""
 
 Sample = Mapping[str, NDArray[Any]]
 
@@ -183,4 +186,10 @@ def _hint(worst: OutputParity, model: FloatModel, *, made_up: bool) -> str:
         return "real data may decide otherwise: give some with --data; nothing was delivered"
     if near and any(spec.source_dtype == "float16" for spec in model.outputs):
         return "the source computes in float16, whose rounding alone is such a difference: export it in float32"
+    if lowest is not None and lowest >= NEARLY_DB:
+        least = math.floor(lowest)
+        return (
+            f"it is near: if that is equal enough for you, say parity_min_db = {least} under [gates] in a recipe of your own "
+            "(--recipe FILE.toml); else export it again (static shapes, another opset)"
+        )
     return "simplify the export (static shapes, another opset) and try again; nothing was delivered"

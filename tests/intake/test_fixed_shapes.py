@@ -26,7 +26,10 @@ def test_other_open_sizes_are_asked_for() -> None:
     with pytest.raises(UsageError) as caught:
         fix({"a b": (None, None, 3), "any": None, "fine": (1,)}, {})
     assert caught.value.code == "input_shape_open"
-    assert caught.value.hint == "fix it: --input-shape 'a b=1x<axis 1>x3' --input-shape 'any=<shape>'"
+    assert caught.value.hint == (
+        "fix it, for example: --input-shape 'a b=1x128x3' --input-shape any=1x3x224x224"
+        " (sizes left open are examples there: put those of your data)"
+    )
     assert fix({"any": None}, {"any": (2, 3)}).shapes == {"any": (2, 3)}
 
 

@@ -282,7 +282,9 @@ def test_open_inputs_are_refused_with_the_option_to_type() -> None:
     with pytest.raises(UsageError, match=r"x is batchx3xheightx\?") as caught:
         require_static_inputs(model)
     assert caught.value.code == "input_shape_open"
-    assert caught.value.hint == "fix it: --input-shape x=1x3x<height>x<axis 3>"
+    assert caught.value.hint == (
+        "fix it, for example: --input-shape x=1x3x224x224 (sizes left open are examples there: put those of your data)"
+    )
 
 
 def test_input_shapes_are_carried_through_the_graph() -> None:

@@ -3,7 +3,8 @@
 Every request: ``{"kind": "keras" or "savedmodel", "model": PATH of a private copy, "signature": NAME or None}``. look
 reads a Keras file without TensorFlow. describe gives the ends (see
 :meth:`program.Program.describe`). run takes ``{"shapes": [[sizes]], "samples": NPZ, "results": NPZ, "way": WAY}``, arrays ``a0``, ``a1``, ...
-in the order of inputs and outputs; WAY is "" for TensorFlow's own kernels, "float64" or "compiled" (by XLA). convert takes ``{"shapes": ..., "out": FOLDER}`` and gives ``{"tflite": PATH, "names": {"inputs": {key: name},
+in the order of inputs and outputs; WAY is "" for TensorFlow's own kernels, "float64" or "compiled" (by XLA). inside takes
+the same but WAY and gives the nodes of the graph. convert takes ``{"shapes": ..., "out": FOLDER}`` and gives ``{"tflite": PATH, "names": {"inputs": {key: name},
 "outputs": {key: name}}}``. Any of them may answer with a refusal instead (see ``refusal``).
 """
 
@@ -78,6 +79,20 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
     results = other_ways.run(function, tensors, request["way"]) if request.get("way") else function(*tensors)
     np.savez(request["results"], **{f"a{i}": value.numpy() for i, value in enumerate(results)})
     return {}
+
+
+@answers
+def inside(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Every value inside of the model on one sample, see ``inner_values``."""
+    import inner_values
+    import numpy as np
+    import tensorflow as tf
+
+    program = opened(request)
+    function, specs = _traced(program, request)
+    with np.load(request["samples"], allow_pickle=False) as arrays:
+        tensors = [tf.constant(arrays[f"a{i}"], spec.dtype) for i, spec in enumerate(specs)]
+    return {"nodes": inner_values.describe(function, tensors, request["results"])}
 
 
 @answers

@@ -109,8 +109,8 @@ def output_names(program: Any) -> List[str]:
 
 
 def run(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The program on one sample: ``samples`` holds an array for each input, ``results`` gets one for each output. With ``float64`` weights
-    and inputs are widened first (casts inside of the program stay what they are)."""
+    """The program on one sample: ``samples`` holds an array for each input, ``results`` gets one for each output. ``float64``: everything
+    that is float32 in the program, weights and inputs included, is float64."""
     import numpy as np
     import torch
     import torch.utils._pytree as pytree
@@ -120,10 +120,27 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
         tensors = [torch.from_numpy(np.array(arrays[f"a{i}"])) for i in range(len(_LOADED["inputs"]))]
     module = program.module()
     if request.get("float64"):
-        module = module.double()
+        module = in_float64(module)
         tensors = [value.double() if value.is_floating_point() else value for value in tensors]
     arguments, keywords = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
     with torch.no_grad():
         results = pytree.tree_leaves(module(*arguments, **keywords))
     np.savez(request["results"], **{f"a{i}": value.numpy() for i, value in enumerate(results)})
     return {}
+
+
+def in_float64(module: Any) -> Any:
+    """The module of a program with float64 for float32, in its weights and where its graph names a type."""
+    import torch
+    from torch.fx.node import map_aggregate
+
+    def wide(value: Any) -> Any:
+        return torch.float64 if value in (torch.float32, torch.float16, torch.bfloat16) else value
+
+    for node in module.graph.nodes:
+        if node.op == "call_module" and "guards" in str(node.target):
+            continue
+        node.args = map_aggregate(node.args, lambda value: wide(value) if isinstance(value, torch.dtype) else value)
+        node.kwargs = map_aggregate(node.kwargs, lambda value: wide(value) if isinstance(value, torch.dtype) else value)
+    module.recompile()
+    return module.double()

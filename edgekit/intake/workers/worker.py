@@ -67,6 +67,7 @@ TASKS = {
     "tensorflow look": ("tensorflow_models", "look"),
     "tensorflow describe": ("tensorflow_models", "describe"),
     "tensorflow run": ("tensorflow_models", "run"),
+    "tensorflow inside": ("tensorflow_models", "inside"),
     "tensorflow convert": ("tensorflow_models", "convert"),
     "torch describe": ("torch_models", "describe"),
     "torch run": ("torch_models", "run"),
