@@ -65,10 +65,11 @@ _64_BIT = ("aarch64", "x86_64")
 WHEELS = (
     Wheel("ai-edge-litert", "2.3.0", tuple((3, minor) for minor in range(10, 15)), _64_BIT, (2, 27), "numpy>=1.23.2"),
     Wheel("ai-edge-litert", "2.1.0", ((3, 9),), _64_BIT, (2, 27), "numpy>=1.23.2"),
-    Wheel("tflite-runtime", "2.14.0", tuple((3, m) for m in range(8, 12)), (*_64_BIT, "armv7l"), (2, 34), "numpy<2"),
+    Wheel("tflite-runtime", "2.14.0", tuple((3, m) for m in range(8, 12)), ("aarch64", "armv7l"), (2, 34), "numpy<2"),
+    Wheel("tflite-runtime", "2.14.0", tuple((3, m) for m in range(8, 12)), ("x86_64",), (2, 17), "numpy<2"),
     Wheel("tflite-runtime", "2.13.0", tuple((3, m) for m in range(8, 11)), (*_64_BIT, "armv7l"), (2, 17), "numpy<2"),
 )
-"""The best first. ``glibc`` is what the machine that needs the newest asks for."""
+"""The best first."""
 _NUMPY_WHEELS = _64_BIT
 _NUMPY_BELOW_2 = {(3, 8): "1.24.4", (3, 9): "1.26.4", (3, 10): "1.26.4", (3, 11): "1.26.4"}
 _NUMPY = {(3, 9): "2.0.2", (3, 10): "2.2.6", (3, 11): "2.4.6", (3, 12): "2.5.5", (3, 13): "2.5.5", (3, 14): "2.5.5"}

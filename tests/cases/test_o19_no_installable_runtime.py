@@ -62,6 +62,10 @@ def test_every_board_gets_an_answer() -> None:
             assert error.details["fact"] in ("machine", "python", "libc")
             assert error.hint
             continue
-        wheel = next(item for item in WHEELS if (item.package, item.version) == (chosen.package, chosen.version))
+        wheel = next(
+            item
+            for item in WHEELS
+            if (item.package, item.version) == (chosen.package, chosen.version) and chosen.machine in item.machines
+        )
         assert python in wheel.pythons and version >= wheel.glibc and libc == "glibc"
         assert not (chosen.package == "ai-edge-litert" and bits == 32 and machine == "aarch64")
