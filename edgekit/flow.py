@@ -33,6 +33,7 @@ from edgekit.intake.probe import require_runs
 from edgekit.intake.ready import ready
 from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import Audit, audit, audit_float
+from edgekit.quantize.close_islands import close_islands
 from edgekit.quantize.contract import contract, weight_types
 from edgekit.quantize.correct import NO_CORRECTIONS, Corrected, correct
 from edgekit.quantize.recipe import FloatGates, Quantization, Recipe
@@ -322,6 +323,8 @@ def _engine(
 ) -> tuple[Path, tuple[bias.Repair, ...]]:
     scheme = request.recipe.quantize or Quantization()
     int8_path = litert.quantize(float_path, ranges, work=work, timeout_s=request.timeout_s, scheme=scheme)
+    if ranges is not None and scheme.activations == "int8":
+        close_islands(int8_path, ranges.by_tensor)
     return int8_path, bias.repair(int8_path, float_path)
 
 
