@@ -27,11 +27,12 @@ FIXED = frozenset(("LOGISTIC", "TANH", "SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATI
 
 @dataclass(frozen=True)
 class Group:
-    """Tensors (by index in the int8 file) that have one scale. ``is_end``: an input or an output of the model is among them."""
+    """Tensors (by index in the int8 file) that have one scale; whether an input or an output of the model is among them."""
 
     tensors: tuple[int, ...]
     names: tuple[str, ...]
-    is_end: bool
+    is_input: bool
+    is_output: bool
 
     @property
     def name(self) -> str:
@@ -66,17 +67,19 @@ def groups(model: tflite.ModelT, ranges: Mapping[str, Range]) -> tuple[Group, ..
     for tensor in graph.tensors:
         if tensor.dtype == "int8" and tensor.quant is not None and (tensor.index in written or tensor.is_constant):
             members.setdefault(find(tensor.index), []).append(tensor.index)
-    ends = {*graph.inputs, *graph.outputs}
+    inputs, outputs = {*graph.inputs}, {*graph.outputs}
     for operator in graph.operators:  # float ends: what lies directly behind and before them counts
-        if operator.name in ("QUANTIZE", "DEQUANTIZE") and ends & {*operator.inputs, *operator.outputs}:
-            ends |= {*operator.inputs, *operator.outputs}
+        if operator.name == "QUANTIZE" and operator.inputs[0] in graph.inputs:
+            inputs |= {*operator.outputs}
+        elif operator.name == "DEQUANTIZE" and operator.outputs[0] in graph.outputs:
+            outputs |= {*operator.inputs}
     found = []
     for indices in members.values():
         tensors = [graph.tensors[i] for i in indices]
         if any(i in fixed for i in indices) or any(t.is_constant for t in tensors) or not _follows(tensors, ranges):
             continue
         names = tuple(t.name for t in tensors)
-        found.append(Group(tuple(indices), names, any(i in ends for i in indices)))
+        found.append(Group(tuple(indices), names, bool(inputs & {*indices}), bool(outputs & {*indices})))
     return tuple(found)
 
 

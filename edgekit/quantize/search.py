@@ -12,7 +12,7 @@ from edgekit.quantize.groups import Group, parameters
 from edgekit.quantize.int8_file import Int8File
 from edgekit.quantize.judge import Judge, Score
 
-MIN_MAX = "min-max"
+MIN_MAX, HEAD_ROOM = "min-max", "head-room"
 TRIES = 64
 """So many times at most another method is tried for one group, from the input on: what goes wrong early goes wrong in all that follows."""
 PATIENCE = 16
@@ -36,20 +36,17 @@ class Choice:
 class Search:
     """Tries ranges on ``file`` as they follow from ``histograms`` (by group name), judged by ``judge``.
 
-    The ranges at both ends of the model stay the true extremes: what is clipped there is clipped for the user.
+    The ranges of inputs stay the true extremes, and those of outputs are never narrower: what is clipped there is clipped for the user.
     """
 
     def __init__(self, judge: Judge, groups: Sequence[Group], histograms: Mapping[str, Histogram]) -> None:
         self.judge = judge
-        self.groups = tuple(g for g in groups if not g.is_end and g.name in histograms)
-        self._ranges = {
-            group.name: {method: choose(histograms[group.name]) for method, choose in METHODS.items()}
-            for group in self.groups
-        }
+        self.groups = tuple(g for g in groups if not g.is_input and g.name in histograms)
+        self._ranges = {group.name: _choices(group, histograms[group.name]) for group in self.groups}
 
     def whole(self, file: Int8File, method: str) -> Choice:
         """One method for every group."""
-        methods = {group.name: method for group in self.groups}
+        methods = {group.name: allowed(group, method) for group in self.groups}
         return Choice(methods, self.judge.score(self.apply(file, methods).content))
 
     def apply(self, file: Int8File, methods: Mapping[str, str]) -> Int8File:
@@ -78,9 +75,9 @@ class Search:
         return current
 
     def _candidates(self, start: Choice) -> list[tuple[Group, str]]:
-        """Group and method in the order of the network, each range once."""
+        """Group and method in the order of the network behind the outputs, each range once."""
         found = []
-        for group in self.groups:
+        for group in sorted(self.groups, key=lambda group: not group.is_output):
             seen = [_width(self._ranges[group.name][start.methods[group.name]])]
             for method, limits in self._ranges[group.name].items():
                 width = _width(limits)
@@ -88,6 +85,15 @@ class Search:
                     seen.append(width)
                     found.append((group, method))
         return found
+
+
+def allowed(group: Group, method: str) -> str:
+    """``method``, or for an output the true extremes in place of one that may cut them."""
+    return method if not group.is_output or method == HEAD_ROOM else MIN_MAX
+
+
+def _choices(group: Group, histogram: Histogram) -> dict[str, Range]:
+    return {method: METHODS[method](histogram) for method in METHODS if allowed(group, method) == method}
 
 
 def better(score: Score, than: Score, floor: Score) -> bool:

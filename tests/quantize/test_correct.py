@@ -178,7 +178,11 @@ def test_branches_behind_a_concat_and_a_pool_share_one(tmp_path: Path) -> None:
     ranges = observe(model, samples(8))
     found = groups(tflite.read(quantized(model, ranges, tmp_path)), ranges.by_tensor)
     assert {"wide", "narrow", "joined", "pooled"} in [set(group.names) for group in found]
-    assert {group.name: group.is_end for group in found} == {"x": True, "wide": False, "y": True}
+    assert {group.name: (group.is_input, group.is_output) for group in found} == {
+        "x": (True, False),
+        "wide": (False, False),
+        "y": (False, True),
+    }
 
 
 @pytest.mark.parametrize("carries", [True, False], ids=["the outlier is the signal", "nobody reads the outlier"])
