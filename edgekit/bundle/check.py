@@ -12,6 +12,7 @@ import numpy as np
 
 from edgekit.bundle import manifest
 from edgekit.bundle.rebuild import rebuild
+from edgekit.calibrate.arrays import UNREADABLE
 from edgekit.errors import EdgekitError, ModelFileError
 from edgekit.intake.probe import require_runs
 from edgekit.quantize.audit import Audit, audit, audit_float
