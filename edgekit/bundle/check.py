@@ -110,14 +110,7 @@ def _carried_out(name: str, step: Callable[[], str]) -> Check:
         return Check(name, False, str(differs))
     except EdgekitError as error:
         return Check(name, False, error.message)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OSError,
-        IndexError,
-    ) as error:  # a manifest that was altered
+    except (*UNREADABLE, AttributeError, IndexError) as error:  # a manifest or an archive that was altered
         return Check(name, False, f"cannot be checked: {type(error).__name__}: {error}")
 
 
