@@ -69,6 +69,7 @@ class BenchPlan:
     backend: str | None
     zone_types: tuple[str, ...] = ()
     throttle_c: float | None = None
+    board_note: str = ""
     kernels: str = "default"
 
     def request(self) -> dict[str, Any]:
@@ -95,6 +96,7 @@ class BenchPlan:
             "byte_budget": BYTE_BUDGET,
             "zone_types": list(self.zone_types),
             "throttle_c": self.throttle_c,
+            "board_note": self.board_note,
             "kernels": self.kernels,
         }
 
@@ -120,11 +122,13 @@ def make_plan(
     backend: str | None = None,
     zone_types: tuple[str, ...] = (),
     throttle_c: float | None = None,
+    board_note: str = "",
     kernels: str = "default",
 ) -> BenchPlan:
     """A plan for a bundle folder or a ``.tflite`` file.
 
-    ``throttle_c`` is where the board begins to slow down for heat, where its profile knows it. ``kernels`` are the interpreter's own
+    ``throttle_c`` is where the board begins to slow down for heat, where its profile knows it; ``board_note`` is what its profile says that
+    every report should. ``kernels`` are the interpreter's own
     choice (``default``), those without delegates (``builtin``) or the plain ones without SIMD (``reference``), to tell builds apart.
 
     Raises :class:`ModelFileError` when there is no whole model there, or one that a gate rejected; :class:`UsageError` for a duration
@@ -148,6 +152,7 @@ def make_plan(
         backend=backend,
         zone_types=zone_types,
         throttle_c=throttle_c,
+        board_note=board_note,
         kernels=kernels,
         **vars(files),
     )

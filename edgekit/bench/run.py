@@ -69,6 +69,7 @@ def run_benchmark(
         backend=backend,
         zone_types=profile.zone_types,
         throttle_c=profile.throttle_c,
+        board_note=profile.note,
     )
     job = jobs.start(link, plan, home=home, python=python)
     if device != LOCAL:

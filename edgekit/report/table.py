@@ -118,14 +118,16 @@ def run_table(summary: RunSummary) -> Table:
     A lone model file, or a float bundle, has no float model to stand against: its table is one column.
     """
     label = main_label(summary.kind, summary.manifest)
+    board = str(summary.request.get("board_note") or "")
+    notes = (*((f"{board}.",) if board else ()), *RUN_NOTES)
     rows = [_size_row(summary), *([] if label == FLOAT else _quality_rows(summary.manifest))]
     rows += [_percentile_row(summary, percent) for percent in TABLE_PERCENTS]
     rows += [_throughput_row(summary), _memory_row(summary)]
     rows.append(Row("throttling", "throttling", (BLANK, throttling_cell(summary), BLANK)))
     if label != "int8" and summary.float_variant is None:
         alone = tuple(Row(row.key, row.label, row.cells[1:2]) for row in rows)
-        return Table(summary.model, (label,), alone, RUN_NOTES)
-    return Table(f"Float against {label}", (FLOAT, label, "change"), tuple(rows), RUN_NOTES)
+        return Table(summary.model, (label,), alone, notes)
+    return Table(f"Float against {label}", (FLOAT, label, "change"), tuple(rows), notes)
 
 
 def bundle_table(manifest: Mapping[str, Any]) -> Table:

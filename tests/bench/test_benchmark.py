@@ -17,6 +17,9 @@ import pytest
 from edgekit.bench import BenchInterrupted, Status, run_benchmark
 from edgekit.bench.runs import find_run, list_runs, read_result
 from edgekit.errors import JobError, ModelFileError, UsageError
+from edgekit.link.local import LocalLink
+from edgekit.report.html import write_run_report
+from edgekit.report.table import run_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,3 +147,16 @@ def children(parent: int) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def test_every_report_from_a_jetson_says_that_its_gpu_was_idle(models: Path, home: Path, tmp_path: Path) -> None:
+    class Jetson(LocalLink):
+        def read_bytes(self, remote: str, *, offset: int = 0) -> bytes:
+            if remote == "/proc/device-tree/compatible":
+                return b"nvidia,p3768-0000+p3767-0005\0nvidia,tegra234\0"
+            return super().read_bytes(remote, offset=offset)
+
+    run = run_benchmark(models / "convs.tflite", link=Jetson(), duration_s=0.1, runs_dir=tmp_path / "runs")
+    summary = write_run_report([run], run / "report.html")[0]
+    assert "TFLite runs on this board's CPU" in run_table(summary).notes[0]
+    assert "TFLite runs on this board" in (run / "report.html").read_text()
