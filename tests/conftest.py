@@ -20,7 +20,7 @@ for _place in (
 
 from bundles import ONNX_FRONTENDS, SAMPLES, Bundle, convert, require_frontend  # noqa: E402
 
-if sys.version_info >= (3, 11):  # the board's code is tested under 3.8 as well, and needs none of the workstation's
+if sys.version_info >= (3, 11):  # noqa: UP036 - the board's code is tested under 3.8 as well, and needs none of the workstation's
     from lab_fixtures import desk, frail_link, ground, lab_board, make_board, make_proxy, proxy, ssh_link  # noqa: F401
 
 
