@@ -22,7 +22,8 @@ Recompute = Callable[[Sequence[Sample]], Iterable[tuple[str, Sequence[Sample]]]]
 WITHIN_DB = 10.0
 """How far below the floor a result may be."""
 LEAST_DB = 40.0
-"""What no rounding excuses: a hundredth of the signal. Where the floor itself is lower, nothing can be proven."""
+"""What no rounding excuses: a hundredth of the signal. A floor that is lower in any slice excuses nothing anywhere: then the two ways do not
+compute the same network, or nothing can be proven."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Floor:
     sqnr_db: float
     slices_db: NDArray[np.float64]
     near_zero_error: float
+
+    @property
+    def is_credible(self) -> bool:
+        """Whether it is rounding that parts the two ways."""
+        return self.sqnr_db >= LEAST_DB and bool(np.all(self.slices_db >= LEAST_DB))
 
     def limit_db(self, limit_db: float) -> float:
         """What all values together must reach where ``limit_db`` was asked."""
@@ -70,7 +76,9 @@ class FloorResult:
     def words(self) -> str:
         """``the source itself (onnxruntime without optimisations) stands at 61.3 dB``"""
         lowest = [ratio for ratio in (self.sqnr_db, self.worst_slice_db) if ratio is not None]
-        return f"the source against itself ({self.how}) stands at {words_db(min(lowest) if lowest else None)}"
+        least = min(lowest) if lowest else None
+        beyond = ", which is no rounding" if least is not None and least < LEAST_DB else ""
+        return f"the source against itself ({self.how}) stands at {words_db(least)}{beyond}"
 
 
 def allowed_db(limit_db: float, floor_db: float) -> float:

@@ -148,7 +148,8 @@ def _judged(comparison: Comparison, limit_db: float, floor: Floor | None, *, exa
         sqnr_db=json_db(comparison.sqnr_db),
         worst_slice=SliceResult.of(comparison.worst_slice),
         near_zero_slices=comparison.near_zero_slices,
-        passed=plainly or (floor is not None and _reached(comparison, limit_db, floor, exact=exact)),
+        passed=plainly
+        or (floor is not None and floor.is_credible and _reached(comparison, limit_db, floor, exact=exact)),
         floor=FloorResult.of(floor),
     )
 
