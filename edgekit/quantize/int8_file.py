@@ -6,7 +6,8 @@ written anew whenever one of those changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,8 @@ class Int8File:
                 continue
             layers.append(found)
             biases[found.bias] = integers.astype(np.float64) * quant.scales.astype(np.float64)
-            for index in (found.weights, found.bias):
-                tensor = model.subgraphs[0].tensors[index]
-                tensor.buffer = add_buffer(model, model.buffers[tensor.buffer].data)
+        own = {index for layer in layers for index in (layer.weights, layer.bias)}
+        _part_buffers(model, own)
         content = bytearray(tflite.serialize(model))
         return cls(content, _Plan(_places(content), tuple(layers), names, len(graph.outputs)), biases)
 
@@ -179,6 +179,16 @@ class Int8File:
         places = self._plan.places[layer.bias]
         self._numbers(places.data, np.int32)[:] = integers
         self._numbers(places.scales, np.float32)[:] = unit.astype(np.float32)
+
+
+def _part_buffers(model: tflite.ModelT, own: Collection[int]) -> None:
+    """Gives each tensor of ``own`` a buffer that no other tensor reads; the last one of those that share keeps theirs."""
+    uses = Counter(int(tensor.buffer) for graph in model.subgraphs for tensor in graph.tensors)
+    for index in sorted(own):
+        tensor = model.subgraphs[0].tensors[index]
+        if uses[int(tensor.buffer)] > 1:
+            uses[int(tensor.buffer)] -= 1
+            tensor.buffer = add_buffer(model, model.buffers[tensor.buffer].data)
 
 
 def _places(content: bytearray) -> tuple[_Places, ...]:

@@ -222,6 +222,31 @@ def test_corrections_help_on_data_that_took_no_part(tmp_path: Path) -> None:
     assert any(trial.what.startswith("equalised") for trial in record.trials)
 
 
+def test_the_file_is_no_larger_than_that_of_the_engine(tmp_path: Path) -> None:
+    model, data = deep(tmp_path), samples(20)
+    size_bytes = quantized(model, observe(model, data), tmp_path).stat().st_size
+    path, _ = corrected(model, data, tmp_path, Corrections(equalise="off"))
+    assert abs(path.stat().st_size - size_bytes) <= 64  # padding
+
+
+def test_layers_that_share_stored_bytes_are_corrected_apart(tmp_path: Path) -> None:
+    """The engine stores equal biases once; what is set for one layer must not reach the other."""
+    net = Network()
+    h = net.conv(net.x, "h", normal(3, 1, 1, 3, seed=1))
+    model = net.saved(tmp_path, [net.conv(h, "y", normal(3, 1, 1, 3, seed=2))])
+    path = quantized(model, observe(model, samples(6)), tmp_path)
+    shared = tflite.read(path)
+    first, second = (t for t in tflite.graph(shared).tensors if t.name.endswith("/b"))
+    shared.subgraphs[0].tensors[second.index].buffer = shared.subgraphs[0].tensors[first.index].buffer
+    tflite.write(shared, path)
+    file = Int8File.open(path)
+    file.set_bias(file.index["h/b"], np.zeros(3))
+    file.write(path)
+    got = tflite.read(path)
+    values = {t.name: tflite.constant_value(got, t) for t in tflite.graph(got).tensors if t.name.endswith("/b")}
+    assert not np.any(values["h/b"]) and np.any(values["y/b"])
+
+
 def test_what_is_switched_off_is_not_done(tmp_path: Path) -> None:
     model, data = deep(tmp_path), samples(20)
     ranges = observe(model, data)
