@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -109,6 +110,20 @@ def test_a_supervisor_that_was_killed_is_an_error_and_not_a_wait(models: Path, h
     assert (result["state"], result["valid"]) == ("failed", False)
     assert result["error"]["code"] == "supervisor_gone"
     assert (run / "latencies.bin").stat().st_size > 0
+
+
+def test_a_board_that_was_restarted_is_said_to_be(models: Path, home: Path, tmp_path: Path) -> None:
+    """Its kernel calls this start otherwise, and the job's number may be another process's by now."""
+    link = LocalLink()
+    job = jobs.start(link, make_plan(models / "islands.tflite", duration_s=600.0))
+    wait_until_measuring(link, job)
+    os.kill(job.pid, signal.SIGKILL)
+    assert job.boot_id == jobs.boot_id(link)
+    before = dataclasses.replace(job, pid=os.getpid(), boot_id="another-start")
+    with pytest.raises(JobError, match="was restarted") as caught:
+        jobs.wait(link, before)
+    assert caught.value.code == "board_rebooted"
+    assert read_result(collect(link, before, tmp_path / "runs", gone=caught.value))["state"] == "failed"
 
 
 def test_a_job_that_never_began_shows_its_log(models: Path, home: Path) -> None:

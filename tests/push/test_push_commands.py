@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +14,15 @@ from typing import Any
 
 import pytest
 from command_line import Said, run
+from lab_proxy import Proxy
 from lab_sshd import LabBoard, has_accounts, make_key, why_not
 
+from edgekit.errors import LinkError
 from edgekit.link.boards import Board, add_board
+from edgekit.link.questions import Questions
+from edgekit.link.ssh import SshLink
+from edgekit.push.contact import Agent
+from edgekit.push.release import Pushed, push_bundle
 
 Edgekit = Callable[..., Said]
 
@@ -182,6 +189,71 @@ def wait_for(found: Callable[[], list[Any]]) -> list[Any]:
         assert time.monotonic() < end
         time.sleep(0.2)
     return value
+
+
+POINTS = 20
+
+
+def test_a_link_cut_at_twenty_points_of_a_push(
+    ready: Edgekit, boards: list[LabBoard], desk: Any, make_bundle: Callable[..., Path]
+) -> None:
+    """Cut once, a push mends its link and is done. Each time another model, so that each push sends as much as the first."""
+    board = boards[0]
+    proxy = Proxy((board.host, board.port))
+    try:
+        frail = desk.add(board, "frail", port=proxy.port)
+        before = proxy.up_bytes
+        assert pushed(frail, make_bundle("p0.bundle", seed=100, size=300000)).state == "done"
+        total = proxy.up_bytes - before
+        for point in range(1, POINTS + 1):
+            bundle = make_bundle(f"p{point}.bundle", seed=100 + point, size=300000)
+            proxy.cut_after(total * point // (POINTS + 1))
+            assert pushed(frail, bundle).state in ("done", "unchanged"), point
+            assert released(board) == (bundle / "model.tflite").read_bytes(), point
+    finally:
+        proxy.close()
+
+
+def test_a_link_that_is_cut_for_good(
+    ready: Edgekit, boards: list[LabBoard], desk: Any, make_bundle: Callable[..., Path]
+) -> None:
+    board = boards[0]
+    proxy = Proxy((board.host, board.port))
+    try:
+        frail = desk.add(board, "frail", port=proxy.port)
+        old, new = make_bundle("old.bundle", seed=200), make_bundle("new.bundle", seed=201, size=3_000_000)
+        pushed(frail, old)
+        proxy.bytes_per_s = 1e6
+
+        began = proxy.up_bytes
+
+        def stop() -> None:
+            wait_for(lambda: [proxy] if proxy.up_bytes - began > 1_500_000 else [])
+            proxy.refuse()
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        with pytest.raises(LinkError) as caught:
+            pushed(frail, new, retry_for_s=2)
+        stopper.join()
+        assert caught.value.exit_code == 4
+        assert released(board) == (old / "model.tflite").read_bytes()
+        proxy.restore()
+        proxy.bytes_per_s = 0
+        again = pushed(frail, new)
+        assert again.state == "done" and again.sent_bytes < 2_500_000  # it went on from the part that was there
+        assert released(board) == (new / "model.tflite").read_bytes()
+    finally:
+        proxy.close()
+
+
+def pushed(board: Board, bundle: Path, *, retry_for_s: float = 20) -> Pushed:
+    with SshLink(board, questions=Questions(), retry_for_s=retry_for_s) as link:
+        return push_bundle(Agent(link), bundle, app="cut")
+
+
+def released(board: LabBoard) -> bytes:
+    return (board.home / ".edgekit/apps/cut/current/model.tflite").read_bytes()
 
 
 def test_what_is_left_after_a_purge(ready: Edgekit, boards: list[LabBoard], desk_folder: Path) -> None:
