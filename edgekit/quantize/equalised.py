@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgekit.intake import tflite
-from edgekit.rewrite import equalise
+from edgekit.rewrite import equalise, prune
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel
 from edgekit.verify.accuracy import run
@@ -49,6 +49,7 @@ def equalised(
     changes = equalise.apply(graph, largest, exponent=exponent)
     if not changes:
         return None
+    prune.apply(graph)  # the weights as they were: the engine would carry them on
     tflite.write(graph, to)
     with open_backend(model.path) as before, open_backend(to) as after:
         for sample in inputs:

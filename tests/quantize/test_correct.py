@@ -222,10 +222,11 @@ def test_corrections_help_on_data_that_took_no_part(tmp_path: Path) -> None:
     assert any(trial.what.startswith("equalised") for trial in record.trials)
 
 
-def test_the_file_is_no_larger_than_that_of_the_engine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("equalise", ["off", "on"])
+def test_the_file_is_no_larger_than_that_of_the_engine(tmp_path: Path, equalise: str) -> None:
     model, data = deep(tmp_path), samples(20)
     size_bytes = quantized(model, observe(model, data), tmp_path).stat().st_size
-    path, _ = corrected(model, data, tmp_path, Corrections(equalise="off"))
+    path, _ = corrected(model, data, tmp_path, Corrections(equalise=equalise))
     assert abs(path.stat().st_size - size_bytes) <= 64  # padding
 
 
