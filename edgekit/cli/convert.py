@@ -170,6 +170,13 @@ def _show_result(manifest: dict[str, Any], bundle: Path, passed: bool) -> None:
     from edgekit.report.table import bundle_table
 
     show.report_table(bundle_table(manifest))
+    warned = [f for f in (manifest["health"] or {"findings": []})["findings"] if f["severity"] != "fine"]
+    if warned:
+        show.rows(
+            "Calibration data",
+            ["finding", "found", "what to do"],
+            [[f["name"], f["message"], f["hint"]] for f in warned],
+        )
     gates = manifest["verification"]["gates"]
     show.rows("Gates", ["gate", "verdict", "measured"], [[g["name"], g["verdict"], g["message"]] for g in gates])
     if passed:

@@ -35,6 +35,7 @@ def bundle_chapter(report: Mapping[str, Any]) -> Chapter:
         _io(manifest),
         _rewrites(_object(manifest.get("rewrites"))),
         _calibration(_object(manifest.get("calibration"))),
+        _health(_object(manifest.get("health"))),
         corrections_section(_object(manifest.get("corrections"))),
         _preprocessing(manifest.get("preprocessing")),
         _stages(_objects(report.get("stages"))),
@@ -281,6 +282,22 @@ def _calibration(calibration: Mapping[str, Any]) -> Section | None:
         ("tensors with a range", str(len(ranges))),
     ]
     return Section("calibration", "Calibration", grids=(facts_grid(pairs),))
+
+
+def _health(health: Mapping[str, Any]) -> Section | None:
+    """What the check of the calibration data found, the worst first."""
+    findings = _objects(health.get("findings"))
+    if not findings:
+        return None
+    rows = tuple(
+        (str(item.get("severity")), str(item.get("name")), str(item.get("message")), str(item.get("hint") or ""))
+        for item in findings
+    )
+    marks = tuple({"refuse": "bad", "warn": "warn"}.get(row[0], "") for row in rows)
+    more = health.get("more_samples")
+    said = (f"About {more} more samples would settle the ranges.",) if more else ()
+    grid = Grid(("", "finding", "what was found", "what to do"), rows, marks=marks)
+    return Section("health", "Health of the calibration data", said, grids=(grid,))
 
 
 def _preprocessing(value: Any) -> Section | None:
