@@ -131,6 +131,12 @@ def _parity(parity: Mapping[str, Any]) -> Section | None:
     limit = parity.get("limit_db")
     bound = "" if limit is None else f", limit {limit:g} dB"
     said = [f"{against}{bound}: {'passed' if parity.get('passed') else 'failed'}."]
+    for item in _objects(parity.get("outputs")):
+        if floor := _object(item.get("floor")):
+            said.append(
+                f"Output {item.get('name')} misses the limit; the source against itself ({floor.get('how')}) stands at "
+                f"{decibel_text(floor.get('worst_slice_db'))} in its worst slice, and no conversion can be closer than that."
+            )
     data = _object(parity.get("data"))
     if data.get("synthetic"):
         said.append(f"The inputs were made up ({data.get('source')}): equality on real data was not looked at.")
@@ -144,7 +150,7 @@ def _rewrites(rewrites: Mapping[str, Any]) -> Section | None:
     rows = tuple((str(name), str(said)) for name, changes in rewrites.items() for said in changes or ())
     if not rows:
         return None
-    said = "Changed on the float model before anything else, and judged against the source again."
+    said = "Changed on the float model, and shown to leave it equal: to the source, or bit for bit to what it was."
     return Section("rewrites", "Rewrites", (said,), grids=(Grid(("pass", "what it changed"), rows[:LONGEST_LIST]),))
 
 
@@ -152,7 +158,8 @@ def _int8(int8: Mapping[str, Any]) -> Section | None:
     if not int8:
         return None
     rows = []
-    for item in _objects(int8.get("outputs")):
+    parts = _objects(int8.get("parts"))
+    for item in (*_objects(int8.get("outputs")), *parts):
         agreement = _object(item.get("agreement"))
         same = "does not apply"
         if agreement.get("value") is not None:
@@ -170,6 +177,8 @@ def _int8(int8: Mapping[str, Any]) -> Section | None:
         )
     headers = ("output", "SQNR", "mean slice", "worst slice", "worst sample", "constant slices", "same answer as float")
     said = f"The integer model against the float one on {int8.get('samples', '?')} inputs that did not calibrate it."
+    if parts:
+        said += " Outputs that are delivered in parts come first as they are once joined, then each part with its own slices."
     return Section(
         "int8", "What the integers cost", (said,), grids=(Grid(headers, tuple(rows), frozenset({1, 2, 4, 5})),)
     )
