@@ -67,11 +67,8 @@ def start(link: Link, plan: BenchPlan, *, home: str | None = None, python: str |
     """
     agent = Agent(link, home=home)
     refuse_when_busy(link, agent.home)
-    files = [
-        Content(file.path.name, file.path, file.sha256, file.size_bytes)
-        for file in (plan.model, plan.float_model, plan.golden)
-        if file is not None
-    ]
+    once = {file.sha256: file for file in plan.files}
+    files = [Content(file.path.name, file.path, file.sha256, file.size_bytes) for file in once.values()]
     there = agent.ask("contact", {"wanted": [file.as_json() for file in files]})
     send_missing(agent, files, there["missing"], free_bytes=there["free_bytes"])
     plan = _with_free_id(link, plan, agent.home)
@@ -183,7 +180,9 @@ def refuse_when_busy(link: Link, home: str) -> None:
 def is_running(link: Link, job: Job) -> bool:
     """Whether the job's supervisor lives: a process of its number that was started for its folder (after a restart numbers begin anew)."""
     try:
-        return job.id.encode() in link.read_bytes(f"/proc/{job.pid}/cmdline")
+        words = link.read_bytes(f"/proc/{job.pid}/cmdline")
+        # A process that is just becoming another program has no words for a moment; nor has one that is dead.
+        return job.id.encode() in words if words else is_alive(link, job.pid)
     except LinkError as error:
         if error.code in ("file_missing", "read_failed"):
             return False
