@@ -38,6 +38,7 @@ from edgekit.quantize.contract import contract, weight_types
 from edgekit.quantize.correct import NO_CORRECTIONS, Corrected, correct
 from edgekit.quantize.recipe import FloatGates, Quantization, Recipe
 from edgekit.rewrite.passes import rewrite
+from edgekit.rewrite.split_heads import LEVELS, mixed_heads, split_heads
 from edgekit.stages import Progress, Silent, StageRecord, Stages
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Preprocessing
 from edgekit.verify import gates
@@ -71,6 +72,7 @@ class ConvertRequest:
     force: bool = False
     allow_undecided: bool = False
     keep_layout: bool = False
+    keep_outputs: bool = False
     locked: Mapping[str, Any] | None = None
     """A manifest whose conversion is to be repeated to the same bytes (:mod:`edgekit.bundle.lock`)."""
 
@@ -259,6 +261,8 @@ def _quantized(
     if recipe.calibration is not None:
         ranges, digest, health = _calibrate(request, imported.model, data, stages)
         found = replace(found, calibration=_calibration_record(data, digest, ranges), health=health)
+        imported, ranges = _split_heads(request, imported, ranges, data, work, stages)
+        found = replace(found, model=imported.model, route_notes=imported.notes, rewrites=imported.rewrites)
     int8_path, repairs = _quantize(request, imported.model, ranges, work, stages)
     if ranges is not None:
         corrected = _correct(request, imported.model, int8_path, ranges, data, work, stages)
@@ -309,6 +313,33 @@ def _calibrate(
         )
         require_health(health)
     return ranges, fingerprint.digest, health
+
+
+def _split_heads(
+    request: ConvertRequest, imported: _Imported, ranges: Ranges, data: OpenData, work: Path, stages: Stages
+) -> tuple[_Imported, Ranges]:
+    """The float model with the parts of a mixed output as outputs, and the ranges of what is in it; unless that was refused."""
+    levels = LEVELS.get((request.recipe.quantize or Quantization()).activations)
+    if levels is None:
+        return imported, ranges
+    with stages("split heads"):
+        if request.keep_outputs:
+            said = mixed_heads(imported.model, ranges.by_tensor, levels=levels)
+            notes = (f"{words}: kept whole as asked, at one scale that is coarse for the narrow ones" for words in said)
+            return replace(imported, notes=(*imported.notes, *notes)), ranges
+        proof = spread(data.split.calibration, PAIRS, seed=request.seed)
+        done = split_heads(
+            imported.model,
+            ranges.by_tensor,
+            data.calibration.iterate(proof),
+            levels=levels,
+            to=work / "split.tflite",
+        )
+    if done is None:
+        return imported, ranges
+    rewrites = {**imported.rewrites, "split_heads": done.changes}
+    left = replace(ranges, by_tensor=done.left(ranges.by_tensor), histograms=done.left(ranges.histograms))
+    return replace(imported, model=done.model, rewrites=rewrites), left
 
 
 def _quantize(

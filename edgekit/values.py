@@ -46,7 +46,8 @@ class IoSpec:
 
     ``permutation`` (if any) leads from the source's axes to the delivered ones: ``delivered = source.transpose(permutation)``.
     ``layout`` says how the source's axes lie where that is known ("nchw", "nhwc", "" otherwise). ``quant`` is None where the delivered
-    tensor is not quantised. ``meaning`` is a word for the reader: "image", "logits", "".
+    tensor is not quantised. ``meaning`` is a word for the reader: "image", "logits", "". ``slice_axis`` is the delivered axis whose slices
+    are to be compared one by one, where that is known to be another than the shape suggests.
     """
 
     name: str
@@ -59,11 +60,13 @@ class IoSpec:
     layout: str = ""
     quant: Optional[QuantParams] = None
     meaning: str = ""
+    slice_axis: Optional[int] = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> IoSpec:
         """The inverse of :func:`to_json`."""
         quant = data.get("quant")
+        slice_axis = data.get("slice_axis")
         permutation = data.get("permutation")
         return cls(
             name=data["name"],
@@ -76,7 +79,47 @@ class IoSpec:
             layout=data.get("layout", ""),
             quant=None if quant is None else QuantParams(float(quant["scale"]), int(quant["zero_point"])),
             meaning=data.get("meaning", ""),
+            slice_axis=None if slice_axis is None else int(slice_axis),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """A step on the way from delivered outputs to one of the source's: what ``op`` makes of the pieces ``of``.
+
+    ``op`` is "output" (the delivered output called ``name``), "concat" (along the axis ``numbers[0]``), "reshape" (to the shape
+    ``numbers``), "transpose" (axes in the order ``numbers``) or "multiply" (by ``factor``, in float32).
+    """
+
+    op: str
+    name: str = ""
+    numbers: Tuple[int, ...] = ()
+    of: Tuple[Piece, ...] = ()
+    factor: float = 1.0
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Piece:
+        """The inverse of :func:`to_json`."""
+        return cls(
+            op=str(data["op"]),
+            name=str(data["name"]),
+            numbers=tuple(int(number) for number in data["numbers"]),
+            of=tuple(cls.from_json(item) for item in data["of"]),
+            factor=float(data["factor"]),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """An output of the source that is delivered in parts: ``output`` describes it as it is once joined, ``plan`` says how."""
+
+    output: IoSpec
+    plan: Piece
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Joined:
+        """The inverse of :func:`to_json`."""
+        return cls(IoSpec.from_json(data["output"]), Piece.from_json(data["plan"]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +205,11 @@ class SourceModel:
 
 @dataclasses.dataclass(frozen=True)
 class FloatModel:
-    """The waist of the house: a float ``.tflite`` whose inputs and outputs are described in the source's words."""
+    """The waist of the house: a float ``.tflite`` whose inputs and outputs are described in the source's words.
+
+    ``outputs`` are those of the file. Where some of them are parts of an output of the source, ``joins`` has each output of the
+    source, in its order, with the way to put it together again; otherwise ``joins`` is empty.
+    """
 
     path: Path
     source: SourceModel
@@ -173,6 +220,12 @@ class FloatModel:
     notes: Tuple[str, ...] = ()
     tensor_sources: Dict[str, str] = dataclasses.field(default_factory=dict)
     """Tensors that are known to be a value of the source: tensor to the source's name for it."""
+    joins: Tuple[Joined, ...] = ()
+
+    @property
+    def answers(self) -> Tuple[IoSpec, ...]:
+        """The outputs as the source has them: those of the file, put together where they are parts."""
+        return tuple(joined.output for joined in self.joins) or self.outputs
 
 
 class Verdict(enum.Enum):

@@ -19,7 +19,7 @@ from edgekit.quantize.audit import Audit, audit, audit_float
 from edgekit.quantize.contract import contract, weight_types
 from edgekit.quantize.recipe import FloatGates, Recipe
 from edgekit.runtime.backend import open_backend
-from edgekit.values import SCHEMA, FloatModel, IoSpec, SourceModel, to_json
+from edgekit.values import SCHEMA, FloatModel, IoSpec, Joined, SourceModel, to_json
 from edgekit.verify import gates
 from edgekit.verify.accuracy import Evaluation, Int8Result, run
 from edgekit.verify.intervals import Accuracy
@@ -172,7 +172,8 @@ def float_model(bundle: Path, document: Mapping[str, Any]) -> FloatModel:
             for specs, details in zip(described, (backend.inputs, backend.outputs), strict=True)
         ]
     original = SourceModel(path, source["format"], source["sha256"], source["size_bytes"])
-    return FloatModel(path, original, sides[0], sides[1], str(document["frontend"]["name"]))
+    joins = tuple(Joined.from_json(item) for item in document.get("joins", ()))
+    return FloatModel(path, original, sides[0], sides[1], str(document["frontend"]["name"]), joins=joins)
 
 
 def _loads(bundle: Path, document: Mapping[str, Any], timeout_s: float) -> str:

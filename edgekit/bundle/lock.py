@@ -14,7 +14,8 @@ from edgekit.quantize.recipe import Recipe
 from edgekit.values import Preprocessing, SourceModel, to_json
 
 OPTIONS = (
-    "seed", "calibration_limit", "evaluation_limit", "input_shapes", "signature", "keep_layout", "allow_undecided", "decode"
+    "seed", "calibration_limit", "evaluation_limit", "input_shapes", "signature", "keep_layout", "keep_outputs",
+    "allow_undecided", "decode",
 )  # fmt: skip
 """Fields of a conversion's request that a repetition takes from the manifest; ``frontend``, data options and recipe beside them."""
 DATA_OPTIONS = ("raw_pixel_arrays", "layout", "metric")

@@ -108,6 +108,7 @@ def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec
         "files": {path.name: file_entry(path) for path in sorted(folder.iterdir())},
         "inputs": to_json(io[0]),
         "outputs": to_json(io[1]),
+        "joins": to_json(findings.model.joins),
         "preprocessing": to_json(findings.preprocessing),
         "recipe": to_json(findings.recipe),
         "calibration": _calibration(findings),

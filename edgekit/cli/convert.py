@@ -52,6 +52,11 @@ from edgekit.cli.native import muffled
     help="Repeat the conversion of a bundle or its manifest.json to the same bytes, or say what differs.",
 )
 @click.option("--keep-layout", is_flag=True, help="Deliver inputs and outputs in the source's order of axes.")
+@click.option(
+    "--keep-outputs",
+    is_flag=True,
+    help="Deliver every output whole, even where it mixes boxes and scores at one scale.",
+)
 @click.option("--allow-undecided", is_flag=True, help="A gate that cannot be decided with these data does not fail.")
 @click.option("--dry-run", is_flag=True, help="Check model, data, recipe and place; convert nothing.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For the split of --data.")
@@ -141,6 +146,7 @@ def _request(given: Mapping[str, Any]) -> Any:
         force=given["force"],
         allow_undecided=given["allow_undecided"],
         keep_layout=given["keep_layout"],
+        keep_outputs=given["keep_outputs"],
     )
     if given["locked"] is None:
         return request

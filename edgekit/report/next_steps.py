@@ -353,7 +353,8 @@ def _float_operators(verification: Mapping[str, Any]) -> Advice | None:
 
 def _weak_slice(verification: Mapping[str, Any]) -> Advice | None:
     slices = []
-    for output in (verification.get("int8") or {}).get("outputs") or ():
+    int8 = verification.get("int8") or {}
+    for output in (*(int8.get("outputs") or ()), *(int8.get("parts") or ())):
         worst = output.get("worst_slice") or {}
         if worst.get("sqnr_db") is not None:
             slices.append((worst["sqnr_db"], output.get("name"), worst))

@@ -23,9 +23,10 @@ import numpy as np
 
 from edgekit.errors import DataError, ModelFileError, UsageError
 from edgekit.runtime.backend import Backend, Delegation, ModelSource, cpu_cores, open_backend
+from edgekit.runtime.join import join
 from edgekit.runtime.naming import BundleFiles, describe, read_bundle
 from edgekit.runtime.tensors import dequantize, quantize
-from edgekit.values import IoSpec, Preprocessing
+from edgekit.values import IoSpec, Joined, Preprocessing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +60,8 @@ class Model:
     """A model that is loaded and ready. Made by :meth:`open`.
 
     ``inputs`` and ``outputs`` describe it (:class:`edgekit.values.IoSpec`, in the interpreter's order), ``info`` says what runs it,
-    ``preprocessing`` how a picture becomes its input (None unless the model came in a bundle that says so).
+    ``preprocessing`` how a picture becomes its input (None unless the model came in a bundle that says so). Where a bundle delivers
+    an output in parts, ``outputs`` are those of the source, put together again, and ``parts`` the interpreter's own; else both are the same.
 
     One thread at a time: a call while another thread's call is running raises :class:`UsageError` (code ``model_in_use``). For
     several threads open the model once in each; the file's pages are shared.
@@ -73,11 +75,14 @@ class Model:
         outputs: Tuple[IoSpec, ...],
         info: ModelInfo,
         preprocessing: Optional[Preprocessing] = None,
+        joins: Sequence[Joined] = (),
     ) -> None:
         self.inputs = inputs
-        self.outputs = outputs
+        self.parts = outputs
+        self.outputs = tuple(joined.output for joined in joins) or outputs
         self.info = info
         self.preprocessing = preprocessing
+        self._joins = tuple(joins)
         self._backend = backend
         self._running = threading.Lock()
         self._slots = [_Slot(spec, np.dtype(spec.dtype), spec.shape[:1] == (1,)) for spec in inputs]
@@ -118,6 +123,7 @@ class Model:
             outputs=outputs,
             info=info,
             preprocessing=bundle.preprocessing if bundle is not None else None,
+            joins=bundle.joins if bundle is not None else (),
         )
 
     def __call__(self, x: Any, *, raw: bool = False) -> Any:
@@ -126,7 +132,7 @@ class Model:
         ``x`` is the array for the only input, or a dict of arrays by input name; each in the shape of ``inputs`` (the layout as
         delivered, channels last for pictures), where a leading axis of 1 may be left out. Real-valued inputs take floats, whatever
         the tensor's type is: quantising happens here. Integer inputs (indices, bytes) take integers. With ``raw=True`` every array
-        is passed in the tensor's own dtype and comes back so.
+        is passed in the tensor's own dtype and comes back so, outputs in parts as ``parts`` describes them.
 
         Returns float32 (integers as they are for outputs that are no real numbers): one array for one output, else a dict by
         output name. The leading axis is left out where the inputs left it out. The arrays are the caller's own: the next call
@@ -144,12 +150,17 @@ class Model:
         try:
             without_batch = self._fill(x, raw=raw)
             self._backend.invoke()
-            results = [self._result(position, raw, without_batch) for position in range(len(self.outputs))]
+            results = [self._result(position, raw) for position in range(len(self.parts))]
         finally:
             self._running.release()
+        specs = self.parts if raw else self.outputs
+        if self._joins and not raw:
+            results = join(self._joins, {spec.name: result for spec, result in zip(self.parts, results)})
+        if without_batch:
+            results = [result[0] if result.shape[:1] == (1,) else result for result in results]
         if len(results) == 1:
             return results[0]
-        return {spec.name: result for spec, result in zip(self.outputs, results)}
+        return {spec.name: result for spec, result in zip(specs, results)}
 
     def close(self) -> None:
         """Frees the interpreter; calling it twice is harmless. Raises :class:`UsageError` while another thread is running it."""
@@ -202,12 +213,12 @@ class Model:
             )
         return [x[name] for name in names]
 
-    def _result(self, position: int, raw: bool, without_batch: bool) -> NDArray[Any]:
+    def _result(self, position: int, raw: bool) -> NDArray[Any]:
         array: NDArray[Any] = self._backend.get_output(position)
-        quant = self.outputs[position].quant
+        quant = self.parts[position].quant
         if quant is not None and not raw:
             array = dequantize(array, scale=quant.scale, zero_point=quant.zero_point)
-        return array[0] if without_batch and array.shape[:1] == (1,) else array
+        return array
 
 
 def _fingerprint(model: ModelSource) -> Tuple[str, int]:

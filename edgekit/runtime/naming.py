@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgekit.errors import ModelFileError
-from edgekit.runtime.backend import Backend, TensorDetail
-from edgekit.values import SCHEMA, IoSpec, Preprocessing, QuantParams
+from edgekit.values import SCHEMA, IoSpec, Joined, Preprocessing, QuantParams
+
+if TYPE_CHECKING:
+    from edgekit.runtime.backend import Backend, TensorDetail
 
 MODEL_FILE = "model.tflite"
 REJECTED_FILE = "rejected.tflite"
@@ -21,13 +23,14 @@ MANIFEST_FILE = "manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class BundleFiles:
-    """What a bundle folder says about its model. ``sha256`` is what the manifest claims."""
+    """What a bundle folder says about its model. ``sha256`` is what the manifest claims; ``joins`` is empty where no output is in parts."""
 
     model: Path
     sha256: str
     inputs: Tuple[IoSpec, ...]
     outputs: Tuple[IoSpec, ...]
     preprocessing: Optional[Preprocessing]
+    joins: Tuple[Joined, ...] = ()
 
 
 def read_bundle(folder: Path) -> BundleFiles:
@@ -53,6 +56,7 @@ def read_bundle(folder: Path) -> BundleFiles:
             inputs=tuple(IoSpec.from_json(item) for item in manifest["inputs"]),
             outputs=tuple(IoSpec.from_json(item) for item in manifest["outputs"]),
             preprocessing=None if preprocessing is None else Preprocessing.from_json(preprocessing),
+            joins=tuple(Joined.from_json(item) for item in manifest.get("joins") or ()),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(

@@ -14,6 +14,7 @@ from edgekit.calibrate.sources import Dataset, Sample, subset_labels
 from edgekit.errors import DataError, UsageError
 from edgekit.intake.layout import delivered
 from edgekit.runtime.backend import Backend, open_backend
+from edgekit.runtime.join import join
 from edgekit.runtime.tensors import dequantize, quantize
 from edgekit.values import FloatModel, IoSpec
 from edgekit.verify.drop import compare
@@ -38,10 +39,11 @@ class OutputInt8:
 
 @dataclass(frozen=True)
 class Int8Result:
-    """All outputs over ``samples`` held-out inputs."""
+    """All outputs over ``samples`` held-out inputs: as the source has them, and ``parts`` each for itself where some are in parts."""
 
     samples: int
     outputs: tuple[OutputInt8, ...]
+    parts: tuple[OutputInt8, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ def is_class_scores(spec: IoSpec) -> bool:
 
 def labelled_output(model: FloatModel) -> int:
     """Position of the output that labels speak of. Raises DataError unless there is exactly one."""
-    found = [i for i, spec in enumerate(model.outputs) if is_class_scores(spec)]
+    found = [i for i, spec in enumerate(model.answers) if is_class_scores(spec)]
     if len(found) != 1:
-        shapes = ", ".join(f"{spec.name} {list(spec.shape)}" for spec in model.outputs)
+        shapes = ", ".join(f"{spec.name} {list(spec.shape)}" for spec in model.answers)
         raise DataError(
             f"labels need one output of class scores, shape (1, classes), and the model has {len(found)}: {shapes}",
             hint="leave out --labels: int8 is then judged against float alone",
@@ -98,7 +100,7 @@ def task(
     if labels is None:
         return None
     if isinstance(chosen, TopK):
-        check_classes(labels, next(spec for spec in model.outputs if spec.name == chosen.output))
+        check_classes(labels, next(spec for spec in model.answers if spec.name == chosen.output))
     return Task(chosen, labels)
 
 
@@ -113,32 +115,40 @@ def evaluate(
     progress: Callable[[int], None] = lambda _: None,
 ) -> Evaluation:
     """Run both models over ``samples`` (held out from calibration), one at a time; ``seed`` is that of a bootstrap."""
-    comparisons = [Comparison(spec.name, slice_axis(spec)) for spec in model.outputs]
-    answers: list[list[tuple[int, int]]] = [[] for _ in model.outputs]
+    comparisons = [Comparison(spec.name, slice_axis(spec)) for spec in model.answers]
+    parts = [Comparison(spec.name, slice_axis(spec)) for spec in (model.outputs if model.joins else ())]
+    answers: list[list[tuple[int, int]]] = [[] for _ in model.answers]
     marks: tuple[list[Any], list[Any]] = ([], [])
     truths = iter(task.truths) if task is not None else iter(())
     with open_backend(model.path) as float_backend, open_backend(int8_path) as int8_backend:
         for count, sample in enumerate(samples, 1):
             inputs = [delivered(sample[spec.name], spec) for spec in model.inputs]
             both = run(float_backend, inputs), run(int8_backend, inputs)
+            for position, part in enumerate(parts):
+                part.add(both[0][position], both[1][position])
+            both = whole(model, both[0]), whole(model, both[1])
             for position, comparison in enumerate(comparisons):
                 expected, got = both[0][position], both[1][position]
                 comparison.add(expected, got)
-                if is_class_scores(model.outputs[position]):
+                if is_class_scores(model.answers[position]):
                     answers[position].append((int(np.argmax(expected)), int(np.argmax(got))))
             if task is not None:
                 right = next(truths)
                 for kept, outputs in zip(marks, both, strict=True):
                     kept.append(task.metric.contribution(_by_name(model, outputs), right))
             progress(count)
-    result = Int8Result(comparisons[0].samples, tuple(_output(c, a) for c, a in zip(comparisons, answers, strict=True)))
+    result = Int8Result(
+        comparisons[0].samples,
+        tuple(_output(c, a) for c, a in zip(comparisons, answers, strict=True)),
+        tuple(_output(part, ()) for part in parts),
+    )
     return Evaluation(result, None if task is None else compare(task.metric, *marks, source=source, seed=seed))
 
 
 def _by_name(model: FloatModel, outputs: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """By the source's names and in its order of axes."""
     found = {}
-    for spec, value in zip(model.outputs, outputs, strict=True):
+    for spec, value in zip(model.answers, outputs, strict=True):
         order = spec.permutation
         found[spec.name] = value if order is None else value.transpose(np.argsort(order))
     return found
@@ -158,6 +168,13 @@ def run(backend: Backend, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
             value = dequantize(value, scale=detail.scale, zero_point=detail.zero_point)
         results.append(value)
     return results
+
+
+def whole(model: FloatModel, outputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """The outputs of the file put together to those of the source, where they are parts."""
+    if not model.joins:
+        return outputs
+    return join(model.joins, {spec.name: value for spec, value in zip(model.outputs, outputs, strict=True)})
 
 
 def check_classes(labels: NDArray[np.int64], spec: IoSpec) -> None:

@@ -20,10 +20,13 @@ def judge(
     limits: Gates, audit: Audit, evaluation: Evaluation, wanted: Contract, weights: Counter[str]
 ) -> tuple[GateResult, ...]:
     """Every gate of the recipe, the worst output deciding. ``wanted`` and ``weights`` as :mod:`edgekit.quantize.contract` has them."""
-    outputs = evaluation.int8.outputs
+    outputs, parts = evaluation.int8.outputs, evaluation.int8.parts
     results = [_contract(wanted, audit, weights)] if limits.contract else []
     results.append(_biases(audit))
-    results += [_constant_slices(outputs, limits.constant_slices_max), _sqnr(outputs, limits.sqnr_min_db)]
+    results += [
+        _constant_slices(parts or outputs, limits.constant_slices_max),
+        _sqnr((*outputs, *parts), limits.sqnr_min_db),
+    ]
     results += _agreement(outputs, limits.agreement_min)
     if evaluation.accuracy is not None:
         results.append(_accuracy(evaluation.accuracy, limits.accuracy_drop_max_points))

@@ -79,8 +79,10 @@ def words_db(value: float | None) -> str:
 def slice_axis(spec: IoSpec) -> int:
     """The delivered axis whose slices are compared one by one: the channels of a map, the columns of a table.
 
-    The last axis, except for a map (rank 4 and more) that kept a channels-first source layout.
+    The last axis, except for a map (rank 4 and more) that kept a channels-first source layout, and where the description names one.
     """
+    if spec.slice_axis is not None:
+        return spec.slice_axis
     rank = len(spec.shape)
     if rank >= 4 and spec.permutation is None and spec.layout == "nchw":
         return 1

@@ -236,13 +236,13 @@ def _check_kind(name: str, truth: Truth | None) -> None:
 def _class_scores(model: FloatModel) -> str:
     from edgekit.verify.accuracy import labelled_output
 
-    return model.outputs[labelled_output(model)].name
+    return model.answers[labelled_output(model)].name
 
 
 def _only(model: FloatModel, metric: str, fits: Callable[[IoSpec], bool]) -> IoSpec:
-    found = [spec for spec in model.outputs if fits(spec)]
+    found = [spec for spec in model.answers if fits(spec)]
     if len(found) != 1:
-        shapes = ", ".join(f"{spec.name} {list(spec.source_shape)}" for spec in model.outputs)
+        shapes = ", ".join(f"{spec.name} {list(spec.source_shape)}" for spec in model.answers)
         raise DataError(
             f"metric {metric} needs one output that fits it, and the model has {len(found)}: {shapes}",
             hint="judge with a function of your own: --metric module:function",
