@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import select
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Deque, Dict, Mapping, Optional
 
 from edgekit.agent.readings import Roots
 from edgekit.agent.run_folder import RunFolder
 from edgekit.agent.sensors.board import BoardSensors
 from edgekit.agent.sensors.generic import SensorSample, governors, sample_as_json
+from edgekit.agent.steadiness import Moment
 from edgekit.agent.throttle import ThrottleWatch
 from edgekit.values import SCHEMA
 
 STATUS_EVERY_S = 1.0
+
+REMEMBERED_S = 900.0
+"""How far back the latest samples are kept in memory, for the start condition and the steady state."""
 
 
 class Monitor:
@@ -26,6 +31,7 @@ class Monitor:
         self._throttle = ThrottleWatch(roots)
         self._sample_every_s = 1.0 / request["sample_hz"]
         self._duration_s = float(request["duration_s"])
+        self.recent: Deque[Moment] = collections.deque(maxlen=int(REMEMBERED_S * request["sample_hz"]))
         self._pids: Dict[str, int] = {}
         self._state, self._stage, self._message = "starting", "", ""
         self._inferences, self._measured_s = 0, 0.0
@@ -52,14 +58,14 @@ class Monitor:
 
     def stage(self, name: str, variant: str = "") -> None:
         """The run enters a stage."""
-        self._state, self._stage = "running" if name != "open" else "starting", name
+        self._state, self._stage = "starting" if name in ("cooldown", "open") else "running", name
         self._message = variant
         self.event("stage", name, **({"variant": variant} if variant else {}))
         self._write_status()
 
-    def begin_sustained(self, variants: int) -> None:
-        """The sustained part begins; it takes the request's duration for each variant."""
-        self._duration_s *= variants
+    def expect(self, seconds: float) -> None:
+        """The sustained part will take so many seconds, all variants together."""
+        self._duration_s = round(seconds, 3)
 
     def measured(self, inferences: int, seconds: float) -> None:
         """So many more inferences in so many seconds."""
@@ -81,8 +87,8 @@ class Monitor:
         """Seconds since the run was asked to end early; None when nobody asked."""
         return time.monotonic() - self._cancelled_at if self._cancelled_by else None
 
-    def wait(self, descriptor: int) -> bool:
-        """Looks after everything that is due, then waits for ``descriptor``; True when it can be read."""
+    def wait(self, descriptor: Optional[int] = None) -> bool:
+        """Looks after everything that is due, then waits for ``descriptor`` or the next due time; True when it can be read."""
         now = time.monotonic()
         self.sensors.tend()
         if now >= self._next_sample:
@@ -94,7 +100,8 @@ class Monitor:
             self._write_status()
             self._next_status = max(self._next_status + STATUS_EVERY_S, now)
         due = min(self._next_sample, self._next_status) - time.monotonic()
-        readable, _, _ = select.select([descriptor, *self.sensors.descriptors()], [], [], max(due, 0.0))
+        watched = [] if descriptor is None else [descriptor]
+        readable, _, _ = select.select([*watched, *self.sensors.descriptors()], [], [], max(due, 0.0))
         return descriptor in readable
 
     def status(self, state: str, *, stage: str = "", message: str = "") -> None:
@@ -130,6 +137,8 @@ class Monitor:
         for kind, message, facts in self._throttle.changes(sample):
             self.throttled = self.throttled or kind == "throttle_on"
             self.event(kind, message, **facts)
+        throttled = self._throttle.cause is not None if self._throttle.observable else None
+        self.recent.append((self.elapsed_s(), sample.temperature_c, throttled))
 
     def _write_status(self) -> None:
         sample = self._last

@@ -59,6 +59,7 @@ class Tally:
                 "first": reply["first"],
                 "count": reply["count"],
                 "wall_ns": reply["wall_ns"],
+                "late": reply["late"],
             }
         )
 
@@ -82,6 +83,7 @@ class Tally:
             "first_inference_ns": self._first_ns,
             "warmup": self._warmup,
             "count": self.count,
+            "late": sum(block["late"] for block in self._blocks),
             "busy_ns": sum(block["wall_ns"] for block in self._blocks),
             "kept_every": self.kept_every,
             "histogram": self._histogram,

@@ -1,6 +1,6 @@
 """One benchmark on the board, from the request to the result. Standard library only: it outlives a crash of the interpreter.
 
-The order: facts, then each variant's worker opens its model, runs it for the first time and warms up; then the sustained part, in
+The order: facts and cool-down, then each variant's worker opens its model, runs it for the first time and warms up; then the sustained part, in
 blocks of about a second, the variants interleaved in a seeded random order. Sensors are read beside it. Whatever ends the run, the
 folder afterwards holds a ``result.json`` that says so.
 """
@@ -18,6 +18,8 @@ from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence
 
 from edgekit.agent import facts
 from edgekit.agent.affinity import split_cores
+from edgekit.agent.cooldown import CooldownRule, judge
+from edgekit.agent.goal import Goal
 from edgekit.agent.lock import BoardLock
 from edgekit.agent.monitor import Monitor
 from edgekit.agent.readings import Roots
@@ -51,6 +53,7 @@ class Supervisor:
         self._tallies: Dict[str, Tally] = {}
         self._monitor = Monitor(folder, self._request, roots)
         self._started_utc = _utc_now()
+        self._protocol: Dict[str, Any] = {"cooldown": None, "ended_by": None}
 
     def run(self) -> int:
         """The exit code: 0 when the run is done or was cancelled, 1 when it failed. Never raises."""
@@ -86,6 +89,7 @@ class Supervisor:
         cores = self._leave_the_worker_alone(board)
         self._folder.write("facts.json", board)
         budget = self._byte_budget()
+        self._cool_down()
         with open(self._folder.file("log.txt"), "ab") as log:
             for variant, model in self._variants().items():
                 config = self._config(variant, model, budget)
@@ -101,18 +105,47 @@ class Supervisor:
 
     def _leave_the_worker_alone(self, board: Dict[str, Any]) -> Optional[FrozenSet[int]]:
         """Moves the sampling to a core that the worker does not need, where there is one; returns the worker's cores then."""
-        split = split_cores(self._roots, self._request["threads"])
+        threads = [self._own(variant, "threads") for variant in self._variants()]
+        split = split_cores(self._roots, 0 if 0 in threads else max(threads))
         board["sampling_core"] = None if split is None else split[0]
         if split is None:
             return None
         os.sched_setaffinity(0, {split[0]})
         return split[1]
 
+    def _cool_down(self) -> None:
+        """Waits for the start condition, where the request has one; a run that starts warm gets a warning."""
+        if self._request.get("cooldown") is None:
+            return
+        rule = CooldownRule(**self._request["cooldown"])
+        self._monitor.stage("cooldown")
+        began = time.monotonic()
+        while True:
+            self._monitor.wait()
+            if self._monitor.cancelled_for_s() is not None:
+                raise Cancelled
+            waited_s = time.monotonic() - began
+            found = judge(list(self._monitor.recent), waited_s, rule)
+            if found is not None:
+                break
+        if found.said:
+            self._monitor.event("warning", found.said)
+        self._protocol["cooldown"] = {"waited_s": round(waited_s, 3), "warm_start": found.warm, "said": found.said}
+
     def _variants(self) -> Dict[str, Mapping[str, Any]]:
+        """What is measured in turns, by name; each may have its own ``threads``, ``golden`` and ``kernels``."""
         variants = {"model": self._request["model"]}
         if self._request.get("float_model"):
             variants["float"] = self._request["float_model"]
+        variants.update({more["name"]: more["model"] for more in self._request.get("more_variants", ())})
         return variants
+
+    def _own(self, variant: str, key: str) -> Any:
+        """A setting of this variant: its own, else the request's."""
+        for more in self._request.get("more_variants", ()):
+            if more["name"] == variant and key in more:
+                return more[key]
+        return self._request.get(key)
 
     def _byte_budget(self) -> int:
         """Bytes for each variant's latencies: the request's, or half of what the disk can give."""
@@ -126,11 +159,12 @@ class Supervisor:
         return int(min(self._request["byte_budget"], free // 2)) // len(self._variants())
 
     def _config(self, variant: str, model: Mapping[str, Any], budget: int) -> Dict[str, Any]:
-        golden = self._request.get("golden")
+        golden = self._own(variant, "golden")
         return {
             "path": self._folder.file(model["path"]),
             "sha256": model["sha256"],
-            "threads": self._request["threads"],
+            "threads": self._own(variant, "threads"),
+            "pace": self._request.get("pace"),
             "backend": self._request.get("backend"),
             "kernels": self._request.get("kernels", "default"),
             "seed": self._request["seed"],
@@ -165,22 +199,23 @@ class Supervisor:
         self._tallies[variant].warmed_up(self._ask(variant, command))
 
     def _sustain(self) -> None:
-        """Blocks until every variant has been measured for the request's duration."""
+        """Blocks of every variant in turns, in random order, until the request's goal is reached."""
         self._monitor.stage("sustained")
-        self._monitor.begin_sustained(len(self._workers))
+        goal = Goal(self._request, list(self._workers))
         generator = random.Random(self._request["seed"])
         # A worker that waited while the other ran comes back to cold caches: its first inference is not the steady state.
         settle = self._request["settle_runs"] if len(self._workers) > 1 else 0
-        left = {variant: float(self._request["duration_s"]) for variant in self._workers}
-        while any(seconds > 0 for seconds in left.values()):
-            order = [variant for variant, seconds in left.items() if seconds > 0]
+        while goal.open():
+            order = goal.open()
             generator.shuffle(order)
             for variant in order:
-                seconds = min(self._request["block_s"], left[variant])
-                reply = self._ask(variant, {"do": "block", "seconds": seconds, "settle": settle})
+                self._monitor.expect(goal.expected_s())
+                reply = self._ask(variant, {"do": "block", "settle": settle, **goal.block(variant)})
                 self._tallies[variant].block(reply, self._monitor.started_ns)
-                left[variant] -= reply["wall_ns"] / 1e9
                 self._monitor.measured(reply["count"], reply["wall_ns"] / 1e9)
+                goal.measured(variant, reply, (reply["start_ns"] - self._monitor.started_ns) / 1e9)
+            goal.look(list(self._monitor.recent))
+        self._protocol["ended_by"] = goal.reached
 
     def _ask(self, variant: str, command: Mapping[str, Any]) -> Dict[str, Any]:
         """Gives a command and waits for the reply, with sensors, status and the wish to cancel looked after meanwhile."""
@@ -226,6 +261,7 @@ class Supervisor:
                 "ended_utc": _utc_now(),
                 "clock": "CLOCK_MONOTONIC_RAW",
                 "timed": "set inputs, invoke, copy outputs",
+                "protocol": self._protocol,
                 "settle_runs": self._request["settle_runs"] if len(self._workers) > 1 else 0,
                 "variants": {variant: tally.as_json() for variant, tally in self._tallies.items()},
             },

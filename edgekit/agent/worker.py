@@ -21,6 +21,7 @@ import traceback
 from array import array
 from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
+from edgekit.agent.arrivals import gaps_ns
 from edgekit.agent.memory import StageMemory
 from edgekit.errors import EdgekitError, ModelFileError
 
@@ -45,6 +46,10 @@ class Worker:
         self._warmup: LatencyLog
         self._warmup_ns = 0
         self._next = 0
+        pace = config.get("pace")
+        self._gaps = None if pace is None else gaps_ns(pace["rate_per_s"], pace["arrivals"], config["seed"])
+        self._arrival_ns = 0
+        self._late = 0
 
     def handle(self, command: Dict[str, Any]) -> Dict[str, Any]:
         """The reply to one command."""
@@ -111,12 +116,22 @@ class Worker:
         self._warmup_ns += sum(times)
 
     def _block(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """Inferences without a pause for ``seconds``, after ``settle`` that are not recorded."""
+        """Inferences for ``seconds``, at most ``runs`` (0: any number), after ``settle`` that are not recorded.
+
+        Without a pause, or at their arrivals where the run has a pace.
+        """
+        import numpy as np
+
         for _ in range(command["settle"]):
             self._timed(0.0)
-        first = self._log.count
+        first, late = self._log.count, self._late
         start = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        times = self._timed(command["seconds"])
+        limit = command.get("runs", 0)
+        if self._gaps is None:
+            times = self._timed(command["seconds"], limit=limit)
+        else:
+            # Who had to wait for the other variant does not make up for what arrived meanwhile.
+            times = self._paced(command["seconds"], limit=limit, anew=command["settle"] > 0)
         wall = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - start
         self._log.append(times, len(times))
         return {
@@ -124,8 +139,49 @@ class Worker:
             "first": first,
             "count": len(times),
             "wall_ns": wall,
+            "late": self._late - late,
+            "median_ns": int(np.median(np.frombuffer(times, np.int64))) if times else 0,
             "kept_every": self._log.kept_every,
         }
+
+    def _paced(self, seconds: float, *, limit: int, anew: bool) -> array[int]:
+        """Latencies (ns) from each intended arrival to the outputs, until ``seconds`` are over, at least one.
+
+        An input that arrived while the one before was still at work is late and waits; its wait counts. One for which the worker had
+        to wait begins when the kernel wakes it, as in an app, and that counts too.
+        """
+        assert self._gaps is not None
+        now, raw = time.clock_gettime_ns, time.CLOCK_MONOTONIC_RAW
+        begin = now(raw)
+        end = begin + int(seconds * 1e9)
+        if anew or not self._arrival_ns:
+            self._arrival_ns = begin + next(self._gaps)
+        times = array("q")
+        gc.disable()
+        try:
+            while not times or (self._arrival_ns < end and now(raw) < end):
+                wait_ns = self._arrival_ns - now(raw)
+                if wait_ns > 0:
+                    time.sleep(wait_ns / 1e9)
+                else:
+                    self._late += 1
+                self._infer()
+                times.append(now(raw) - self._arrival_ns)
+                self._arrival_ns += next(self._gaps)
+                if len(times) == limit:
+                    break
+        finally:
+            gc.enable()
+        return times
+
+    def _infer(self) -> None:
+        """Set the inputs, invoke, copy the outputs."""
+        for position, values in enumerate(self._feed.samples[self._next]):
+            self._backend.set_input(position, values)
+        self._backend.invoke()
+        for position in range(len(self._backend.outputs)):
+            self._backend.get_output(position)
+        self._next = (self._next + 1) % len(self._feed.samples)
 
     def _finish(self, command: Dict[str, Any]) -> Dict[str, Any]:
         memory = {"sustained": self._memory.end()}
@@ -133,8 +189,8 @@ class Worker:
         self._backend.close()
         return reply
 
-    def _timed(self, seconds: float) -> array[int]:
-        """Latencies (ns) of inferences run one after the other until ``seconds`` are over, at least one.
+    def _timed(self, seconds: float, *, limit: int = 0) -> array[int]:
+        """Latencies (ns) of inferences run one after the other until ``seconds`` are over or ``limit`` is reached, at least one.
 
         One inference is what an app waits for: set the inputs, invoke, copy the outputs. Nothing else happens between the two readings
         of the clock, and between two inferences only a store into memory that is there already.
@@ -149,7 +205,10 @@ class Worker:
             end = now(raw) + int(seconds * 1e9)
             after = 0
             while not after or after < end:
-                times = array("q", bytes(8 * _CHUNK)) if seconds else array("q", bytes(8))
+                room = _CHUNK if seconds else 1
+                if limit:
+                    room = min(room, limit - sum(map(len, chunks)))
+                times = array("q", bytes(8 * room))
                 filled = 0
                 for filled in range(len(times)):
                     sample = samples[self._next]
@@ -165,6 +224,8 @@ class Worker:
                     if after >= end:
                         break
                 chunks.append(times[: filled + 1])
+                if limit and sum(map(len, chunks)) >= limit:
+                    break
         finally:
             gc.enable()
         joined: array[int] = chunks[0]

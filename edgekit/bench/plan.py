@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from edgekit.bench.protocol import Protocol
 from edgekit.errors import EdgekitError, ModelFileError, UsageError
 from edgekit.push.store import blob_name
 from edgekit.runtime.flatbuffer import check_model_file
@@ -24,6 +25,9 @@ BYTE_BUDGET = 64 << 20
 
 WARMUP_MIN_RUNS = 5
 WARMUP_MIN_S = 1.0
+
+OTHER = "other"
+"""The variant that is the second model of a comparison."""
 
 KERNELS = ("default", "builtin", "reference")
 
@@ -47,10 +51,22 @@ class PlannedFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class OtherModel:
+    """A second model in the same run, with the inputs that it is fed with."""
+
+    name: str
+    kind: str
+    model: PlannedFile
+    golden: PlannedFile | None
+    golden_names: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class BenchPlan:
     """One benchmark: the files to send and the request that the agent carries out.
 
-    ``duration_s`` is the sustained time of each variant: with a float model beside, the run takes twice as long.
+    ``duration_s`` is the sustained time of each variant: with a float model beside, the run takes twice as long. ``other`` is a second
+    model to be compared with, in turns; ``more_threads`` are settings beside ``threads`` that the model runs with, in turns too.
     """
 
     id: str
@@ -71,17 +87,26 @@ class BenchPlan:
     throttle_c: float | None = None
     board_note: str = ""
     kernels: str = "default"
+    protocol: Protocol = dataclasses.field(default_factory=Protocol)
+    more_threads: tuple[int, ...] = ()
+    other: OtherModel | None = None
+
+    @property
+    def files(self) -> list[PlannedFile]:
+        """What the board needs."""
+        other = () if self.other is None else (self.other.model, self.other.golden)
+        return [file for file in (self.model, self.float_model, self.golden, *other) if file is not None]
 
     def request(self) -> dict[str, Any]:
         """``request.json``: paths in it are relative to the job's folder on the board."""
-        golden = self.golden
         return {
             "schema": SCHEMA,
             "id": self.id,
             "created_utc": self.created_utc,
             "model": self._model(self.model),
             "float_model": None if self.float_model is None else self._model(self.float_model),
-            "golden": None if golden is None else {"path": f"../../{store_name(golden)}", "names": self.golden_names},
+            "golden": _golden(self.golden, self.golden_names),
+            "more_variants": self._more_variants(),
             "device": self.device,
             "duration_s": self.duration_s,
             "threads": self.threads,
@@ -98,12 +123,24 @@ class BenchPlan:
             "throttle_c": self.throttle_c,
             "board_note": self.board_note,
             "kernels": self.kernels,
+            **self.protocol.request(),
         }
 
-    def _model(self, file: PlannedFile) -> dict[str, Any]:
+    def _more_variants(self) -> list[dict[str, Any]]:
+        found = [
+            {"name": f"threads-{threads}", "model": self._model(self.model), "threads": threads}
+            for threads in self.more_threads
+        ]
+        if self.other is not None:
+            model = self._model(self.other.model, name=self.other.name, kind=self.other.kind)
+            golden = _golden(self.other.golden, self.other.golden_names)
+            found.append({"name": OTHER, "model": model, "golden": golden})
+        return found
+
+    def _model(self, file: PlannedFile, *, name: str = "", kind: str = "") -> dict[str, Any]:
         return {
-            "name": self.name,
-            "kind": self.kind,
+            "name": name or self.name,
+            "kind": kind or self.kind,
             "sha256": file.sha256,
             "size_bytes": file.size_bytes,
             "macs": macs_of(file.path),
@@ -124,12 +161,16 @@ def make_plan(
     throttle_c: float | None = None,
     board_note: str = "",
     kernels: str = "default",
+    protocol: Protocol | None = None,
+    more_threads: tuple[int, ...] = (),
+    other: Path | None = None,
 ) -> BenchPlan:
     """A plan for a bundle folder or a ``.tflite`` file.
 
     ``throttle_c`` is where the board begins to slow down for heat, where its profile knows it; ``board_note`` is what its profile says that
     every report should. ``kernels`` are the interpreter's own
     choice (``default``), those without delegates (``builtin``) or the plain ones without SIMD (``reference``), to tell builds apart.
+    ``protocol`` says how the run begins, is paced and ends; ``other`` is a second bundle or file that is measured in turns with the first.
 
     Raises :class:`ModelFileError` when there is no whole model there, or one that a gate rejected; :class:`UsageError` for a duration
     or thread count that makes no sense, and for ``with_float`` where there is no float model.
@@ -138,8 +179,12 @@ def make_plan(
         raise UsageError(f"a duration of {duration_s:g} s measures nothing", hint="for example --duration 30s")
     if kernels not in KERNELS:
         raise UsageError(f"kernels must be one of {', '.join(KERNELS)}, not {kernels!r}")
-    if threads < 0:
-        raise UsageError(f"threads must be 0 (all cores) or more, not {threads}")
+    if threads < 0 or any(more < 1 for more in more_threads):
+        raise UsageError(f"threads must be 0 (all cores) or more, not {min((threads, *more_threads))}")
+    if len({threads, *more_threads}) <= len(more_threads):
+        raise UsageError("each number of threads is to be given once")
+    protocol = protocol or Protocol()
+    protocol.check(duration_s)
     files = _from_bundle(source, with_float) if source.is_dir() else _from_file(source, with_float)
     now = datetime.now(UTC)
     return BenchPlan(
@@ -154,6 +199,9 @@ def make_plan(
         throttle_c=throttle_c,
         board_note=board_note,
         kernels=kernels,
+        protocol=protocol,
+        more_threads=more_threads,
+        other=None if other is None else _other(other),
         **vars(files),
     )
 
@@ -171,6 +219,16 @@ def parse_duration(text: str) -> float:
     if seconds <= 0:
         raise UsageError(f"a duration of {text!r} measures nothing", hint="for example 30s")
     return seconds
+
+
+def _other(source: Path) -> OtherModel:
+    """A second model; it is refused as the first one would be."""
+    files = _from_bundle(source, False) if source.is_dir() else _from_file(source, False)
+    return OtherModel(files.name, files.kind, files.model, files.golden, files.golden_names)
+
+
+def _golden(file: PlannedFile | None, names: dict[str, str]) -> dict[str, Any] | None:
+    return None if file is None else {"path": f"../../{store_name(file)}", "names": names}
 
 
 def store_name(file: PlannedFile) -> str:

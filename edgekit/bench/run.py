@@ -10,6 +10,7 @@ from edgekit.bench import jobs, known
 from edgekit.bench.jobs import Job, Status
 from edgekit.bench.plan import DEFAULT_DURATION_S, make_plan
 from edgekit.bench.profiles import profile_of
+from edgekit.bench.protocol import Protocol
 from edgekit.bench.runs import collect, read_result
 from edgekit.errors import BoardBusyError, EdgekitError, JobError, LinkError
 from edgekit.link.base import Link
@@ -46,11 +47,15 @@ def run_benchmark(
     backend: str | None = None,
     home: str | None = None,
     python: str | None = None,
+    protocol: Protocol | None = None,
+    more_threads: tuple[int, ...] = (),
+    other: Path | None = None,
 ) -> Path:
     """Measures a bundle or a ``.tflite`` file and returns the run folder.
 
     ``duration_s`` is the sustained time of each variant; ``with_float`` measures the bundle's float model beside it, interleaved.
-    ``threads`` 0 means all cores. ``progress`` is called about twice a second. ``link`` is one to ``device`` that is open already.
+    ``threads`` 0 means all cores; ``more_threads`` and the model ``other`` are measured in turns with it. ``protocol`` is how the run begins,
+    is paced and ends: without one it starts at once and takes ``duration_s``. ``progress`` is called about twice a second. ``link`` is one to ``device`` that is open already.
 
     Raises :class:`BoardBusyError` when another job is running there, :class:`JobError` when the job failed (``details["run"]`` is the
     folder with what there is, ``details["log_tail"]`` the end of its log), and :class:`BenchInterrupted` on Ctrl-C. On a board
@@ -70,6 +75,9 @@ def run_benchmark(
         zone_types=profile.zone_types,
         throttle_c=profile.throttle_c,
         board_note=profile.note,
+        protocol=protocol,
+        more_threads=more_threads,
+        other=other,
     )
     job = jobs.start(link, plan, home=home, python=python)
     if device != LOCAL:

@@ -50,6 +50,8 @@ def collect(link: Link, job: Job, runs_dir: Path, *, gone: JobError | None = Non
     try:
         for name in RUN_FILES:
             _get_if_there(link, posixpath.join(job.folder, name), partial / name)
+        for name in _more_files(partial / "request.json"):
+            _get_if_there(link, posixpath.join(job.folder, name), partial / name)
         if gone is not None and not (partial / "result.json").exists():
             _write_json(partial / "result.json", _result_of_a_lost_job(gone))
         partial.chmod(0o755)
@@ -107,6 +109,15 @@ def read_result(run: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{run / 'result.json'} is no object", code="run_unreadable")
     return value
+
+
+def _more_files(request: Path) -> list[str]:
+    """The raw files of the variants that the request names beside the model and its float form."""
+    try:
+        more = json.loads(request.read_text(encoding="utf-8")).get("more_variants", [])
+        return [f"{kind}-{variant['name']}.bin" for variant in more for kind in ("latencies", "warmup")]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
 
 
 def _get_if_there(link: Link, remote: str, local: Path) -> None:

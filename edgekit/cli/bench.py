@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from edgekit.cli import fleet, options, show
-from edgekit.errors import RunInvalidError
+from edgekit.errors import RunInvalidError, UsageError
 
 if TYPE_CHECKING:
     from edgekit.bench import BenchInterrupted, Status
+    from edgekit.bench.protocol import Protocol
     from edgekit.link.base import Link
     from edgekit.report.summary import RunSummary
 
@@ -19,11 +20,22 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source", metavar="BUNDLE_OR_TFLITE", type=options.PATH)
 @fleet.device_option
-@click.option("--duration", default="30s", show_default=True, help="Sustained time for each model, like 30s or 5m.")
-@click.option("--with-float", is_flag=True, help="Also run the bundle's float model, in turns with int8.")
+@click.option("--duration", help="Sustained time for each model, like 30s or 5m.  [default: 30s]")
+@click.option("--count", type=int, metavar="N", help="End after N inferences of each model instead.")
 @click.option(
-    "--threads", type=click.IntRange(min=0), default=0, help="Threads of the interpreter.  [default: all cores]"
+    "--until-steady", is_flag=True, help="End when speed and temperature no longer change, two minutes at least."
 )
+@click.option("--cap", help="How long --count and --until-steady may take.  [default: 30m]")
+@click.option("--no-cooldown", is_flag=True, help="Start at once, whatever the temperature.")
+@click.option("--rate", metavar="N/s", help="Let inputs arrive at this rate; latency counts from the arrival.")
+@click.option(
+    "--arrivals", type=click.Choice(["fixed", "poisson"]), default="fixed", show_default=True, help="With --rate."
+)
+@click.option(
+    "--percentile", metavar="P", help="A percentile that this run is for, like p99: refused where it cannot be had."
+)
+@click.option("--with-float", is_flag=True, help="Also run the bundle's float model, in turns with int8.")
+@click.option("--threads", default="0", metavar="N[,N...]", help="Threads; several run in turns.  [default: all cores]")
 @click.option("--backend", help="ai_edge_litert, tflite_runtime or tensorflow.  [default: the first that is installed]")
 @click.option("--runs", type=options.PATH, default=Path("runs"), show_default=True, help="Where runs are kept.")
 @click.option(
@@ -37,9 +49,16 @@ if TYPE_CHECKING:
 def bench(
     source: Path,
     device: str,
-    duration: str,
+    duration: str | None,
+    count: int | None,
+    until_steady: bool,
+    cap: str | None,
+    no_cooldown: bool,
+    rate: str | None,
+    arrivals: str,
+    percentile: str | None,
     with_float: bool,
-    threads: int,
+    threads: str,
     backend: str | None,
     runs: Path,
     seed: int,
@@ -48,21 +67,27 @@ def bench(
 ) -> int:
     """Run a bundle or a .tflite file and keep every latency, with memory, temperature and clock beside it.
 
-    Warm-up and the first inference are counted apart. A percentile is printed only when there are enough inferences for it. Ctrl-C
+    A board with a thermometer cools down first, half a minute at least. Warm-up and the first inference are counted apart. A percentile is printed only when there are enough inferences for it. Ctrl-C
     ends the run on this machine and keeps what was measured. On a board the run goes on, also when the link breaks, and is brought home
     with edgekit collect.
 
     \b
     edgekit bench fashion.bundle --duration 10s --with-float
-    edgekit bench fashion.bundle/model.tflite --duration 5s --threads 1
+    edgekit bench fashion.bundle/model.tflite --duration 5s --threads 1,2
+    edgekit bench fashion.bundle --count 2000 --percentile p99 --rate 500/s
     edgekit bench fashion.bundle --duration 5s --json
     """
     from edgekit.bench import BenchInterrupted, run_benchmark
-    from edgekit.bench.plan import parse_duration
+    from edgekit.bench.protocol import parse_threads
 
-    seconds = parse_duration(duration)
+    protocol, seconds = _protocol(
+        duration, count, cap, rate, arrivals, percentile, until_steady=until_steady, no_cooldown=no_cooldown
+    )
+    first, *others = parse_threads(threads)
     bar = show.Bar(quiet=quiet or as_json)
-    bar.stage(f"{source.name} on {device}", round(seconds) * (2 if with_float else 1))
+    ends_by_itself = count is None and not until_steady
+    turns = (2 if with_float else 1) + len(others)
+    bar.stage(f"{source.name} on {device}", round(seconds) * turns if ends_by_itself else None)
 
     def work(link: Link) -> Path:
         return run_benchmark(
@@ -70,7 +95,9 @@ def bench(
             device=link.name,
             link=link,
             duration_s=seconds,
-            threads=threads,
+            threads=first,
+            more_threads=tuple(others),
+            protocol=protocol,
             with_float=with_float,
             runs_dir=runs,
             progress=lambda status: tell(bar, status),
@@ -86,6 +113,46 @@ def bench(
     if len(outcomes) == 1 and outcomes[0].result is not None:
         return show_run(outcomes[0].result, as_json)
     return _show_runs(outcomes, as_json)
+
+
+def _protocol(
+    duration: str | None,
+    count: int | None,
+    cap: str | None,
+    rate: str | None,
+    arrivals: str,
+    percentile: str | None,
+    *,
+    until_steady: bool,
+    no_cooldown: bool,
+) -> tuple[Protocol, float]:
+    """How the run begins, is paced and ends, and the seconds of it: the duration, or the cap."""
+    from edgekit.agent.cooldown import CooldownRule
+    from edgekit.agent.steadiness import SteadyRule
+    from edgekit.bench.plan import DEFAULT_DURATION_S, parse_duration
+    from edgekit.bench.protocol import CAP_S, Protocol, parse_percentile, parse_rate
+
+    goals = {"--duration": duration is not None, "--count": count is not None, "--until-steady": until_steady}
+    given = [name for name, used in goals.items() if used]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other", hint="--cap says how long a run may take at most")
+    open_end = count is not None or until_steady
+    if cap is not None and not open_end:
+        raise UsageError("--cap goes with --count or --until-steady", hint="--duration is how long a run takes")
+    if arrivals != "fixed" and rate is None:
+        raise UsageError("--arrivals goes with --rate", hint="for example --rate 15/s --arrivals poisson")
+    words, otherwise = (cap, CAP_S) if open_end else (duration, DEFAULT_DURATION_S)
+    protocol = Protocol(
+        count=count,
+        until_steady=SteadyRule() if until_steady else None,
+        cooldown=None if no_cooldown else CooldownRule(),
+        rate_per_s=None if rate is None else parse_rate(rate),
+        arrivals=arrivals,
+        percentile=None if percentile is None else parse_percentile(percentile),
+    )
+    seconds = otherwise if words is None else parse_duration(words)
+    protocol.check(seconds)
+    return protocol, seconds
 
 
 def show_run(folder: Path, as_json: bool) -> int:

@@ -7,6 +7,7 @@ and read around. Only a folder that is no run folder at all, or one of a newer s
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,6 @@ from edgekit.values import SCHEMA
 
 Latencies = NDArray[np.int64]
 
-SUFFIXES = {MAIN: "", FLOAT: "-float"}
-"""What each variant's raw files are called after ``latencies`` and ``warmup``."""
 ITEM_BYTES = 8
 """``latencies.bin`` is int64, little-endian, nanoseconds."""
 
@@ -61,7 +60,8 @@ class RunFolder:
         if not result:
             notes.append("result.json is missing: the run did not reach its end")
         latencies, warmup = {}, {}
-        for variant, suffix in SUFFIXES.items():
+        for variant in variant_names(request):
+            suffix = "" if variant == MAIN else f"-{variant}"
             steady = _read_latencies(path / f"latencies{suffix}.bin", notes)
             if steady is not None:
                 latencies[variant] = steady
@@ -84,6 +84,11 @@ class RunFolder:
         )
 
     @property
+    def variants(self) -> tuple[str, ...]:
+        """What could have been measured: the model, its float form, and those that the request names beside them."""
+        return variant_names(self.request)
+
+    @property
     def state(self) -> str:
         """``done``, ``failed`` or ``cancelled`` from the result; without one, what the status last said; else
         ``unknown``.
@@ -94,6 +99,13 @@ class RunFolder:
         """The variant's object in result.json, empty when it is not there."""
         found = mapping(self.result.get("variants")).get(name)
         return mapping(found)
+
+
+def variant_names(request: Mapping[str, Any]) -> tuple[str, ...]:
+    """The variants that a run of this request may hold. A name that is no plain word is left out: it becomes part of a file's name."""
+    more = request.get("more_variants")
+    named = [str(mapping(item).get("name") or "") for item in more] if isinstance(more, list) else []
+    return (MAIN, FLOAT, *(name for name in dict.fromkeys(named) if re.fullmatch(r"[a-z0-9-]+", name)))
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from edgekit.report.folder import RunFolder, mapping, number
 from edgekit.report.histogram import distribution_of
 from edgekit.report.quantity import BYTES_PER_MB, cause_text, latency_unit
 from edgekit.report.summary import FLOAT, MAIN, NotEnough, RunSummary, ThrottleVerdict
-from edgekit.report.table import main_label
+from edgekit.report.table import variant_label
 from edgekit.report.thermal import SensorSeries, series_of
 from edgekit.report.timeline import blocks_of
 
@@ -116,7 +116,7 @@ def latency_over_time(run: RunFolder, summary: RunSummary) -> Figure | None:
 
 
 def _name(variant: str, summary: RunSummary) -> str:
-    return "float" if variant == FLOAT else main_label(summary.kind, summary.manifest)
+    return variant_label(variant, summary)
 
 
 def _rgba(colour: str, alpha: float) -> str:

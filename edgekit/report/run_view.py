@@ -19,8 +19,8 @@ from edgekit.report.quantity import (
     size_text,
     temperature_text,
 )
-from edgekit.report.summary import FLOAT, DelegateFacts, NotEnough, RunSummary, VariantSummary
-from edgekit.report.table import finding_text, main_label, percentile_cell, run_table, throttling_cell
+from edgekit.report.summary import DelegateFacts, NotEnough, RunSummary, VariantSummary
+from edgekit.report.table import finding_text, main_label, percentile_cell, run_table, throttling_cell, variant_label
 
 UNKNOWN = "unknown"
 
@@ -119,7 +119,7 @@ def _latency_numbers(prefix: str, summary: RunSummary) -> Section | None:
     if not summary.variants:
         return None
     shown = sorted(summary.variants, key=lambda item: item.name)
-    headers = ("", *("float" if item.name == FLOAT else main_label(summary.kind, summary.manifest) for item in shown))
+    headers = ("", *(variant_label(item.name, summary) for item in shown))
     rows: list[tuple[str, ...]] = []
     for index, item in enumerate(shown[0].percentiles):
         rows.append((item.name, *(_percentile_text(variant, index) for variant in shown)))

@@ -68,10 +68,10 @@ def summarise(run: RunFolder) -> RunSummary:
     the supply was too low, a mode changed or the board restarted meanwhile, or when a variant has fewer than 11 steady inferences.
     """
     warnings = [*(str(item) for item in run.result.get("warnings") or ()), *run.notes]
-    blocks = {name: blocks_of(run, name) for name in (MAIN, FLOAT)}
+    blocks = {name: blocks_of(run, name) for name in run.variants}
     variants = tuple(
         _variant(run, name, blocks[name], warnings)
-        for name in (MAIN, FLOAT)
+        for name in run.variants
         if name in run.latencies_ns or run.variant(name)
     )
     sustained, missing = _sustained(blocks[MAIN])

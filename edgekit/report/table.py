@@ -12,6 +12,7 @@ from typing import Any
 from edgekit.report.quantity import (
     BYTES_PER_MB,
     cause_text,
+    counted,
     digits,
     digits_that_show,
     duration_text,
@@ -109,6 +110,18 @@ def main_label(kind: str, manifest: Mapping[str, Any] | None) -> str:
     if is_float_bundle(manifest):
         return FLOAT
     return "int8" if kind == "bundle" or manifest is not None else "model"
+
+
+def variant_label(name: str, summary: RunSummary) -> str:
+    """What a variant is called: ``int8``, ``float``, ``2 threads``, or the second model's name with ``(other)``."""
+    if name == FLOAT:
+        return FLOAT
+    if name == MAIN:
+        return main_label(summary.kind, summary.manifest)
+    if name.startswith("threads-"):
+        return counted(int(name.removeprefix("threads-")), "thread")
+    more = [item for item in summary.request.get("more_variants") or () if item.get("name") == name]
+    return f"{more[0]['model'].get('name', name)} ({name})" if more and isinstance(more[0].get("model"), dict) else name
 
 
 def run_table(summary: RunSummary) -> Table:

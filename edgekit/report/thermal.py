@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgekit.report.folder import SUFFIXES, RunFolder, mapping, number
+from edgekit.report.folder import RunFolder, mapping, number
 from edgekit.report.signs import Clocks
 from edgekit.report.summary import Thermal, ThrottleVerdict
 from edgekit.report.throttling import throttle_verdict
@@ -42,10 +42,11 @@ def series_of(run: RunFolder) -> SensorSeries:
 
 def thermal_of(run: RunFolder) -> Thermal:
     """The run's thermal summary; what no sensor could tell is None, with the reason under ``unknown``."""
+    opened = _opened_s(run)
     series = series_of(run)
-    warm = [(t, c) for t, c in zip(series.times_s, series.temperature_c, strict=True) if c is not None]
+    warm = [(t, c) for t, c in zip(series.times_s, series.temperature_c, strict=True) if c is not None and t >= opened]
     clocks = [mhz for mhz in series.clock_mhz if mhz is not None]
-    since = min((block.start_s for name in SUFFIXES for block in blocks_of(run, name)), default=0.0)
+    since = min((block.start_s for name in run.variants for block in blocks_of(run, name)), default=0.0)
     busy = [
         share
         for sample in run.samples
@@ -54,7 +55,7 @@ def thermal_of(run: RunFolder) -> Thermal:
     slope, rising = _slope(warm)
     throttling = throttle_verdict(
         run.samples,
-        [timeline_of(blocks_of(run, name)) for name in SUFFIXES],
+        [timeline_of(blocks_of(run, name)) for name in run.variants],
         facts=run.facts,
         request=run.request,
         events=run.events,
@@ -72,6 +73,12 @@ def thermal_of(run: RunFolder) -> Thermal:
         busy_other_max=max(busy) if busy else None,
         unknown=_unknown(run, warm=bool(warm), clocks=bool(clocks), busy=bool(busy), throttling=throttling),
     )
+
+
+def _opened_s(run: RunFolder) -> float:
+    """When the cool-down was over and the run proper began: a board's temperature before is not the run's."""
+    stages = [(event.get("message"), number(event.get("t_s"))) for event in run.events if event.get("kind") == "stage"]
+    return next((t_s for name, t_s in stages if name == "open" and t_s is not None), 0.0)
 
 
 def _slope(warm: Sequence[tuple[float, float]]) -> tuple[float | None, bool]:
