@@ -21,7 +21,7 @@ from edgekit.quantize.recipe import FloatGates, Recipe
 from edgekit.runtime.backend import open_backend
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Joined, SourceModel, to_json
 from edgekit.verify import gates
-from edgekit.verify.accuracy import Evaluation, Int8Result, run
+from edgekit.verify.accuracy import Evaluation, Int8Result, run, whole
 from edgekit.verify.intervals import Accuracy
 from edgekit.verify.measures import ratio_db
 from edgekit.verify.parity import Parity
@@ -212,6 +212,7 @@ def _golden(bundle: Path, document: Mapping[str, Any]) -> str:
             for pair in range(count):
                 inputs = [golden[f"input/{spec.name}"][pair] for spec in model.inputs]
                 floats = run(before, inputs)
+                whole(model, floats)  # raises where the parts do not give the outputs that the manifest describes
                 if quantised:
                     run(after, inputs)
                 for position, spec in enumerate(model.outputs):
