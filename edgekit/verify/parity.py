@@ -168,16 +168,27 @@ def require(result: Parity, model: FloatModel, *, made_up: bool = False) -> None
         return
     failed = [output for output in result.outputs if not output.passed]
     worst = min(failed, key=lambda o: (o.worst_slice.sqnr_db if o.worst_slice else o.sqnr_db) or 0.0)
-    where = f", {words_db(worst.worst_slice.sqnr_db)} in slice {worst.worst_slice.index}" if worst.worst_slice else ""
+    limit_db, slice_ = result.limit_db, worst.worst_slice
+    where = f", {_beside(slice_.sqnr_db, limit_db)} in slice {slice_.index}" if slice_ else ""
     floor = "" if worst.floor is None else f"; {worst.floor.words}"
     inputs = "made-up inputs, which may lie outside of what the network was made for" if made_up else "inputs"
     raise ParityError(
         f"the float model from {model.frontend} does not equal the source: output {worst.name!r} differs by up to "
-        f"{worst.max_abs_error:.3g} ({words_db(worst.sqnr_db)}{where}; {result.limit_db:g} dB are required{floor}) over "
+        f"{worst.max_abs_error:.3g} ({_beside(worst.sqnr_db, limit_db)}{where}; {limit_db:g} dB are required{floor}) over "
         f"{result.samples} {inputs}",
         hint=_hint(worst, model, made_up=made_up),
         details={"frontend": model.frontend, "outputs": [o.name for o in failed]},
     )
+
+
+def _beside(value: float | None, limit_db: float) -> str:
+    """A ratio in a sentence that names ``limit_db`` too: with as many digits as it takes to tell them apart."""
+    if value is None or value > limit_db or value == -999.0:
+        return words_db(value)
+    for digits in (1, 2, 3):
+        if round(value, digits) < limit_db:
+            return f"{value:.{digits}f} dB"
+    return f"within 0.001 dB of {limit_db:g} dB"
 
 
 def _hint(worst: OutputParity, model: FloatModel, *, made_up: bool) -> str:

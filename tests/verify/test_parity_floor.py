@@ -19,7 +19,9 @@ from edgekit.intake.choose import Truth, recomputed
 from edgekit.intake.door import Delivered, DoorOptions
 from edgekit.intake.onnx import OnnxRoute, OnnxSource, open_model
 from edgekit.intake.onnx_again import recompute, widened
+from edgekit.values import FloatModel, SourceModel
 from edgekit.verify.floor import Recomputed
+from edgekit.verify.parity import OutputParity, Parity, SliceResult, require
 
 HALF, OUT, LIMIT_DB = 256, 8, 80.0
 WEIGHTS = networks.normal(HALF, OUT, seed=1)
@@ -158,3 +160,24 @@ def test_widening_leaves_the_original_alone() -> None:
     wide = widened(model)
     assert model.SerializeToString() == before
     assert {numpy_helper.to_array(tensor).dtype for tensor in wide.graph.initializer} == {np.dtype(np.float64)}
+
+
+def refusal(tmp_path: Path, worst_slice_db: float, sqnr_db: float = 95.4) -> str:
+    """What is said of an output with these ratios where 80 dB are required."""
+    source = SourceModel(tmp_path / "net.onnx", "onnx", "0" * 64, 1)
+    model = FloatModel(tmp_path / "float.tflite", source, (), (), "onnx2tf", {})
+    worst = SliceResult(1, 7, worst_slice_db, 1e-4)
+    output = OutputParity("y", 1e-4, 1e-4, sqnr_db, worst, 0, False)
+    with pytest.raises(ParityError) as refused:
+        require(Parity("onnxruntime", 16, False, 80.0, (output,)), model)
+    return refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [(79.96, "79.96 dB in"), (80.0, "within 0.001 dB of 80 dB in"), (79.8, "79.8 dB in"), (12.0, "12.0 dB")],
+)
+def test_a_refusal_shows_that_less_was_reached_than_required(tmp_path: Path, ratio: float, words: str) -> None:
+    said = refusal(tmp_path, ratio)
+    assert words in said and "(95.4 dB, " in said and "80 dB are required" in said
+    assert "80.0 dB" not in said
