@@ -197,8 +197,9 @@ class _Heads:
     def _said(self, tree: _Node) -> str:
         parts = []
         for leaf in tree.leaves():
-            low, high = self.ranges[self.graph.tensors[leaf.tensor].name]
-            parts.append(f"{low:.3g} to {high:.3g} ({self.graph.tensors[leaf.tensor].name})")
+            name = self.graph.tensors[leaf.tensor].name
+            limits = self.ranges.get(name)
+            parts.append(name if limits is None else f"{limits[0]:.3g} to {limits[1]:.3g} ({name})")
         return f"parts of very different ranges, {', '.join(parts)}"
 
 
