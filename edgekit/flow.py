@@ -31,11 +31,10 @@ from edgekit.intake.door import Door, DoorOptions, Route, open_door
 from edgekit.intake.formats import size_bytes
 from edgekit.intake.probe import require_runs
 from edgekit.intake.ready import ready
-from edgekit.quantize import bias, litert
 from edgekit.quantize.audit import Audit, audit, audit_float
-from edgekit.quantize.close_islands import close_islands
 from edgekit.quantize.contract import contract, weight_types
 from edgekit.quantize.correct import NO_CORRECTIONS, Corrected, correct
+from edgekit.quantize.engine import Made, make
 from edgekit.quantize.recipe import FloatGates, Quantization, Recipe
 from edgekit.rewrite.passes import rewrite
 from edgekit.rewrite.split_heads import LEVELS, mixed_heads, split_heads
@@ -263,7 +262,8 @@ def _quantized(
         found = replace(found, calibration=_calibration_record(data, digest, ranges), health=health)
         imported, ranges = _split_heads(request, imported, ranges, data, work, stages)
         found = replace(found, model=imported.model, route_notes=imported.notes, rewrites=imported.rewrites)
-    int8_path, repairs = _quantize(request, imported.model, ranges, work, stages)
+    made = _quantize(request, imported.model, ranges, work, stages)
+    int8_path = made.path
     if ranges is not None:
         corrected = _correct(request, imported.model, int8_path, ranges, data, work, stages)
         found = replace(found, ranges=corrected.ranges, corrections=corrected.corrections)
@@ -278,7 +278,8 @@ def _quantized(
         judged=judged,
         gates=verdicts,
         passed=gates.all_passed(verdicts, allow_undecided=request.allow_undecided),
-        repairs=repairs,
+        repairs=made.repairs,
+        closing=made.closing,
     )
     return found, int8_path
 
@@ -342,21 +343,14 @@ def _split_heads(
     return replace(imported, model=done.model, rewrites=rewrites), left
 
 
-def _quantize(
-    request: ConvertRequest, model: FloatModel, ranges: Ranges | None, work: Path, stages: Stages
-) -> tuple[Path, tuple[bias.Repair, ...]]:
+def _quantize(request: ConvertRequest, model: FloatModel, ranges: Ranges | None, work: Path, stages: Stages) -> Made:
     with stages("quantize"):
         return _engine(request, model.path, ranges, work)
 
 
-def _engine(
-    request: ConvertRequest, float_path: Path, ranges: Ranges | None, work: Path
-) -> tuple[Path, tuple[bias.Repair, ...]]:
+def _engine(request: ConvertRequest, float_path: Path, ranges: Ranges | None, work: Path) -> Made:
     scheme = request.recipe.quantize or Quantization()
-    int8_path = litert.quantize(float_path, ranges, work=work, timeout_s=request.timeout_s, scheme=scheme)
-    if ranges is not None and scheme.activations == "int8":
-        close_islands(int8_path, ranges.by_tensor)
-    return int8_path, bias.repair(int8_path, float_path)
+    return make(float_path, ranges, work=work, timeout_s=request.timeout_s, scheme=scheme)
 
 
 def _correct(
@@ -381,7 +375,7 @@ def _correct(
             int8_path,
             ranges,
             lambda positions: data.calibration.iterate([chosen[i] for i in positions]),
-            lambda path, found: _engine(request, path, found, again),
+            lambda path, found: _engine(request, path, found, again).with_repairs,
             request.recipe.corrections or NO_CORRECTIONS,
             ranges_by=ranges_by,
             seed=request.seed,

@@ -18,6 +18,7 @@ from edgekit.intake.layers import still_there
 from edgekit.quantize.audit import Audit
 from edgekit.quantize.bias import Repair
 from edgekit.quantize.correct import Corrections
+from edgekit.quantize.engine import Closing
 from edgekit.quantize.recipe import Recipe
 from edgekit.runtime.backend import open_backend
 from edgekit.values import SCHEMA, FloatModel, GateResult, IoSpec, Preprocessing, QuantParams, to_json
@@ -73,6 +74,7 @@ class Findings:
     ranges: Ranges | None = None
     evaluation: Evaluation | None = None
     repairs: tuple[Repair, ...] = ()
+    closing: Closing = Closing()
     corrections: Corrections | None = None
     health: Health | None = None
     request: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -121,6 +123,7 @@ def build(findings: Findings, name: str, folder: Path, io: tuple[Sequence[IoSpec
         "layers": still_there(findings.model.tensor_sources, findings.model.path),
         "rewrites": to_json(findings.rewrites),
         "repairs": {"bias_overflow": to_json(findings.repairs)},
+        "closed_islands": to_json(findings.closing),
         "corrections": to_json(findings.corrections),
         "versions": _versions(findings.model),
         "request": dict(findings.request),

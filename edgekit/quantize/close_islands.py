@@ -28,9 +28,15 @@ SAME_SCALE: Mapping[str, int] = {
     "EXPAND_DIMS": 1, "PADV2": 2, "MIRROR_PAD": 2, "REDUCE_MAX": 2, "REDUCE_MIN": 2, "MINIMUM": 2, "MAXIMUM": 2, "DEPTH_TO_SPACE": 1,
     "SPACE_TO_DEPTH": 2, "TILE": 2, "REVERSE_V2": 1, "GATHER": 2, "GATHER_ND": 2, "SQUEEZE": 1, "RESHAPE": 1, "TRANSPOSE": 2,
     "SLICE": 2, "STRIDED_SLICE": 2, "PACK": 2, "UNPACK": 2, "SPLIT": 2, "SPLIT_V": 2, "SELECT": 2, "SELECT_V2": 1,
-    "BROADCAST_TO": 2, "ARG_MAX": 2, "ARG_MIN": 2, "TOPK_V2": 2,
+    "BROADCAST_TO": 2, "ARG_MAX": 2, "ARG_MIN": 2, "TOPK_V2": 2, "SPACE_TO_BATCH_ND": 2, "BATCH_TO_SPACE_ND": 2,
 }  # fmt: skip
 """Operators whose int8 kernel moves or compares integers: everything that they read and write has one scale."""
+FIXED_SCALE: Mapping[str, tuple[int, float, int]] = {
+    "L2_NORMALIZATION": (2, 1 / 128, 0),
+    "LOG_SOFTMAX": (2, 16 / 256, 127),
+}
+"""Operators whose int8 kernel writes one scale and zero point and refuses all others: version, scale, zero point."""
+VERSIONS: Mapping[str, int] = {**OWN_SCALE, **SAME_SCALE, **{op: fixed[0] for op, fixed in FIXED_SCALE.items()}}
 SCALE_OF_FIRST = frozenset(("PADV2",))
 """Of those: the ones whose constants do not widen the range. A padding below all values is as good as the lowest value."""
 
@@ -91,12 +97,20 @@ class _Work:
 
     def _closable(self, operator: tflite.Operator) -> bool:
         tensors = self.graph.tensors
-        if operator.name not in OWN_SCALE and operator.name not in SAME_SCALE:
+        if operator.name not in VERSIONS:
             return False
         read = [tensors[i] for i in operator.inputs if i >= 0 and tensors[i].dtype == "float32"]
         written = [tensors[i] for i in operator.outputs if tensors[i].dtype == "float32"]
         known = all(t.is_constant or t.index in self.integers for t in read)
-        return known and any(not t.is_constant for t in read) and all(self._range(t) is not None for t in written)
+        known = known and any(not t.is_constant for t in read)
+        return known and all(self._holds(operator.name, self._range(t)) for t in written)
+
+    def _holds(self, op: str, limits: Range | None) -> bool:
+        """Whether the values are known to fit: a fixed scale ends somewhere, as that of LOG_SOFTMAX at -15.9."""
+        if limits is None or op not in FIXED_SCALE:
+            return limits is not None
+        _, scale, zero_point = FIXED_SCALE[op]
+        return limits[0] >= scale * (-128.5 - zero_point) and limits[1] <= scale * (128 - zero_point)
 
     def _close(self, operator: tflite.Operator, item: Any) -> None:
         tensors = self.graph.tensors
@@ -106,12 +120,12 @@ class _Work:
             inputs = [self._brought_to(i, shared) for i in operator.inputs]
             outputs = {i: self._output(i, shared) for i in written}
         else:
+            fixed = FIXED_SCALE[operator.name][1:] if operator.name in FIXED_SCALE else None
             inputs = [self._read(i) for i in operator.inputs]
-            outputs = {i: self._output(i, None) for i in written}
+            outputs = {i: self._output(i, fixed) for i in written}
         item.inputs = inputs
         item.outputs = [outputs.get(i, i) for i in operator.outputs]
-        version = {**OWN_SCALE, **SAME_SCALE}[operator.name]
-        item.opcodeIndex = operator_code(self.model, operator.name, max(version, operator.version))
+        item.opcodeIndex = operator_code(self.model, operator.name, max(VERSIONS[operator.name], operator.version))
         self.operators.append(item)
         for index in written:
             self._leave_float(index, outputs[index])

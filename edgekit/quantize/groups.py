@@ -43,8 +43,8 @@ class Group:
 def groups(model: tflite.ModelT, ranges: Mapping[str, Range]) -> tuple[Group, ...]:
     """The groups of activations whose scale follows from the range of one of their tensors: the others are fixed by a kernel.
 
-    ``ranges`` are those the file was made with. Left out too: groups with a constant (its integers would have to change as well),
-    and whatever has another scale than its range says.
+    ``ranges`` are those the file was made with. Left out too: groups with a constant, whose integers would have to change as well
+    (unless it is the lowest or the highest integer throughout, as padding before a max-pool is: that stays so at any scale), and whatever has another scale than its range says.
     """
     graph = tflite.graph(model)
     leader = list(range(len(graph.tensors)))
@@ -76,11 +76,19 @@ def groups(model: tflite.ModelT, ranges: Mapping[str, Range]) -> tuple[Group, ..
     found = []
     for indices in members.values():
         tensors = [graph.tensors[i] for i in indices]
-        if any(i in fixed for i in indices) or any(t.is_constant for t in tensors) or not _follows(tensors, ranges):
+        if any(i in fixed for i in indices) or all(t.is_constant for t in tensors):
+            continue
+        if not all(_rescales(model, t) for t in tensors) or not _follows(tensors, ranges):
             continue
         names = tuple(t.name for t in tensors)
         found.append(Group(tuple(indices), names, bool(inputs & {*indices}), bool(outputs & {*indices})))
     return tuple(found)
+
+
+def _rescales(model: tflite.ModelT, tensor: tflite.Tensor) -> bool:
+    """Whether the stored integers stay right when the scale changes: there are none, or all say "as far as it goes"."""
+    values = tflite.constant_value(model, tensor) if tensor.is_constant else None
+    return not tensor.is_constant or (values is not None and bool((values == -128).all() or (values == 127).all()))
 
 
 def _follows(tensors: list[tflite.Tensor], ranges: Mapping[str, Range]) -> bool:

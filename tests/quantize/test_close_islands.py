@@ -10,14 +10,23 @@ import numpy as np
 import pytest
 from tiny_models import TinyTflite
 
+from edgekit.calibrate.ranges import Ranges
 from edgekit.intake import tflite
+from edgekit.quantize import close_islands as close_module
 from edgekit.quantize.audit import audit
 from edgekit.quantize.close_islands import close_islands
+from edgekit.quantize.engine import closed_where_it_runs
+from edgekit.quantize.groups import groups
 from edgekit.runtime.backend import open_backend
 from edgekit.verify.accuracy import run
 
 X = np.random.default_rng(3).uniform(-4, 4, (1, 4, 4, 4)).astype(np.float32)
 PADS = np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32)
+
+
+def blocks(x: Any) -> Any:
+    """Space to batch with blocks of two by two, worked out by slices."""
+    return np.concatenate([x[:, i::2, j::2] for i in (0, 1) for j in (0, 1)])
 
 
 def island(op: str, result: Any, more: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
@@ -50,6 +59,9 @@ def island(op: str, result: Any, more: tuple[Any, ...], options: Mapping[str, An
         ("PADV2", np.pad(X, PADS, constant_values=1.5), (PADS, np.float32([1.5])), {}),
         ("MINIMUM", np.minimum(X, 1.0), (np.float32(1.0),), {}),
         ("REDUCE_MAX", X.max(axis=(1, 2)), (np.int32([1, 2]),), {}),
+        ("L2_NORMALIZATION", X / np.sqrt((X**2).sum(-1, keepdims=True)), (), {}),
+        ("LOG_SOFTMAX", X - np.log(np.exp(X).sum(-1, keepdims=True)), (), {}),
+        ("SPACE_TO_BATCH_ND", blocks(X), (np.int32([2, 2]), np.zeros((2, 2), np.int32)), {}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -71,3 +83,62 @@ def test_what_has_no_integer_kernel_stays_float(tmp_path: Path) -> None:
     tflite.write(island("SIN", np.sin(X), (), {}), path)
     assert close_islands(path, {"after": (-1.0, 1.0)}) == ()
     assert [item.op for item in audit(path).float_operators] == ["DEQUANTIZE", "SIN", "QUANTIZE"]
+
+
+def test_a_fixed_scale_is_not_forced_on_values_beyond_it(tmp_path: Path) -> None:
+    """The int8 kernel of LOG_SOFTMAX ends at -15.9: what goes lower stays in float and right."""
+    path = tmp_path / "m.tflite"
+    result = X - np.log(np.exp(X).sum(-1, keepdims=True))
+    tflite.write(island("LOG_SOFTMAX", result, (), {}), path)
+    assert close_islands(path, {"after": (-40.0, 0.0)}) == ()
+
+
+def test_batch_to_space_gives_back_what_space_to_batch_took_apart(tmp_path: Path) -> None:
+    """A chain of two closed islands moves integers only: bit for bit the input."""
+    tiny = TinyTflite()
+    x = tiny.tensor("x", X.shape, "int8", scale=8 / 255, zero_point=0)
+    y = tiny.tensor("y", X.shape, "int8", scale=8 / 255, zero_point=0)
+    before, middle, after = (
+        tiny.tensor(name, shape)
+        for name, shape in (("before", X.shape), ("middle", blocks(X).shape), ("after", X.shape))
+    )
+    two = tiny.tensor("two", [2], "int32", data=np.int32([2, 2]))
+    none = tiny.tensor("none", [2, 2], "int32", data=np.zeros((2, 2), np.int32))
+    tiny.operator("DEQUANTIZE", [x], [before])
+    tiny.operator("SPACE_TO_BATCH_ND", [before, two, none], [middle])
+    tiny.operator("BATCH_TO_SPACE_ND", [middle, two, none], [after])
+    tiny.operator("QUANTIZE", [after], [y])
+    path = tmp_path / "m.tflite"
+    tflite.write(tiny.model(tiny.graph([x], [y])), path)
+    ranges = {"middle": (-4.0, 4.0), "after": (-4.0, 4.0)}
+    assert [closed.op for closed in close_islands(path, ranges)] == ["SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"]
+    assert audit(path).full_integer
+    with open_backend(path, threads=1) as backend:
+        given = np.arange(-32, 32, dtype=np.int8).reshape(X.shape)
+        backend.set_input(0, given)
+        backend.invoke()
+        assert np.array_equal(backend.get_output(0), given)
+
+
+def test_a_file_that_the_interpreter_refuses_keeps_its_islands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's file is the one that is delivered then, byte for byte, and what was said is kept."""
+    monkeypatch.setitem(close_module.FIXED_SCALE, "L2_NORMALIZATION", (2, 1 / 64, 3))  # a scale that the kernel refuses
+    path = tmp_path / "m.tflite"
+    result = X / np.sqrt((X**2).sum(-1, keepdims=True))
+    tflite.write(island("L2_NORMALIZATION", result, (), {}), path)
+    before = path.read_bytes()
+    closing = closed_where_it_runs(path, Ranges({"after": (-1.0, 1.0)}, 1, {}), timeout_s=60.0)
+    assert closing.operators == () and closing.refused is not None
+    assert path.read_bytes() == before
+
+
+def test_the_scale_around_a_padding_with_the_lowest_integer_may_be_chosen(tmp_path: Path) -> None:
+    """A constant in the middle of the range would stand for another value at another scale; the lowest is lowest at any."""
+    for fill, chosen in ((float(np.finfo(np.float32).min), True), (1.5, False)):
+        path = tmp_path / "m.tflite"
+        result = np.pad(X, PADS, constant_values=-4.0)
+        tflite.write(island("PADV2", result, (PADS, np.float32([fill])), {}), path)
+        limits = 8 / 255 * -128, 8 / 255 * 127
+        close_islands(path, {"after": limits})
+        found = groups(tflite.read(path), {"x": limits, "after": limits})
+        assert any("x" in group.names for group in found) is chosen
