@@ -11,6 +11,9 @@ from edgekit.agent.cooldown import CooldownRule
 from edgekit.agent.steadiness import SteadyRule
 from edgekit.errors import UsageError
 
+MAX_OTHER_LOAD = 0.1
+"""Cores that others may keep busy on a board before its numbers are no longer its own; what asks for its progress over SSH needs a part."""
+
 CAP_S = 1800.0
 """How long a run until a count, or until steady, may take when nothing else is said."""
 
@@ -20,7 +23,8 @@ class Protocol:
     """``count`` inferences of each variant, or ``until_steady``, end the run early; its duration is then the cap.
 
     ``cooldown`` and ``until_steady`` are the rules that the agent follows, None is neither. ``rate_per_s`` paces the inputs, None runs
-    them back to back. ``percentile`` (in percent) is one that the run is made for: without it the run counts as invalid.
+    them back to back. ``percentile`` (in percent) is one that the run is made for: without it the run counts as invalid. So it does when
+    other processes kept more than ``max_other_load`` cores busy; None only warns.
     """
 
     count: int | None = None
@@ -29,6 +33,7 @@ class Protocol:
     rate_per_s: float | None = None
     arrivals: str = "fixed"
     percentile: float | None = None
+    max_other_load: float | None = None
 
     def check(self, duration_s: float) -> None:
         """Raises :class:`UsageError` for what makes no sense, and for a percentile that this run can surely not give."""
@@ -71,6 +76,7 @@ class Protocol:
             "cooldown": None if self.cooldown is None else dataclasses.asdict(self.cooldown),
             "pace": pace,
             "percentile": self.percentile,
+            "max_other_load": self.max_other_load,
         }
 
 
@@ -88,6 +94,14 @@ def parse_percentile(text: str) -> float:
     if found is None or not 50.0 <= float(found[1]) < 100.0:
         raise UsageError(f"{text!r} is no percentile from p50 to below p100", hint="for example p99")
     return float(found[1])
+
+
+def parse_load(text: str) -> float:
+    """0.1 cores from ``10%``. Raises :class:`UsageError`."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    if found is None:
+        raise UsageError(f"{text!r} is no share of a core", hint="for example 10%")
+    return float(found[1]) / 100.0
 
 
 def parse_threads(text: str) -> tuple[int, ...]:

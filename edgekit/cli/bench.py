@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 @click.option(
     "--percentile", metavar="P", help="A percentile that this run is for, like p99: refused where it cannot be had."
 )
+@click.option(
+    "--max-other-load",
+    metavar="P%",
+    help="Of one core; more by others makes the run invalid.  [default: 10% on boards, a warning on this machine]",
+)
 @click.option("--with-float", is_flag=True, help="Also run the bundle's float model, in turns with int8.")
 @click.option("--threads", default="0", metavar="N[,N...]", help="Threads; several run in turns.  [default: all cores]")
 @click.option("--backend", help="ai_edge_litert, tflite_runtime or tensorflow.  [default: the first that is installed]")
@@ -57,6 +63,7 @@ def bench(
     rate: str | None,
     arrivals: str,
     percentile: str | None,
+    max_other_load: str | None,
     with_float: bool,
     threads: str,
     backend: str | None,
@@ -81,7 +88,15 @@ def bench(
     from edgekit.bench.protocol import parse_threads
 
     protocol, seconds = _protocol(
-        duration, count, cap, rate, arrivals, percentile, until_steady=until_steady, no_cooldown=no_cooldown
+        duration,
+        count,
+        cap,
+        rate,
+        arrivals,
+        percentile,
+        max_other_load,
+        until_steady=until_steady,
+        no_cooldown=no_cooldown,
     )
     first, *others = parse_threads(threads)
     bar = show.Bar(quiet=quiet or as_json)
@@ -97,7 +112,7 @@ def bench(
             duration_s=seconds,
             threads=first,
             more_threads=tuple(others),
-            protocol=protocol,
+            protocol=_with_limit(protocol, link.name),
             with_float=with_float,
             runs_dir=runs,
             progress=lambda status: tell(bar, status),
@@ -122,6 +137,7 @@ def _protocol(
     rate: str | None,
     arrivals: str,
     percentile: str | None,
+    max_other_load: str | None,
     *,
     until_steady: bool,
     no_cooldown: bool,
@@ -130,7 +146,7 @@ def _protocol(
     from edgekit.agent.cooldown import CooldownRule
     from edgekit.agent.steadiness import SteadyRule
     from edgekit.bench.plan import DEFAULT_DURATION_S, parse_duration
-    from edgekit.bench.protocol import CAP_S, Protocol, parse_percentile, parse_rate
+    from edgekit.bench.protocol import CAP_S, Protocol, parse_load, parse_percentile, parse_rate
 
     goals = {"--duration": duration is not None, "--count": count is not None, "--until-steady": until_steady}
     given = [name for name, used in goals.items() if used]
@@ -149,10 +165,20 @@ def _protocol(
         rate_per_s=None if rate is None else parse_rate(rate),
         arrivals=arrivals,
         percentile=None if percentile is None else parse_percentile(percentile),
+        max_other_load=None if max_other_load is None else parse_load(max_other_load),
     )
     seconds = otherwise if words is None else parse_duration(words)
     protocol.check(seconds)
     return protocol, seconds
+
+
+def _with_limit(protocol: Protocol, device: str) -> Protocol:
+    """On a board, others are to leave the run alone; on this machine somebody is at work."""
+    from edgekit.bench.protocol import MAX_OTHER_LOAD
+
+    if device == "local" or protocol.max_other_load is not None:
+        return protocol
+    return dataclasses.replace(protocol, max_other_load=MAX_OTHER_LOAD)
 
 
 def show_run(folder: Path, as_json: bool) -> int:
@@ -221,11 +247,14 @@ def tell(bar: show.Bar, status: Status) -> None:
 
 
 def _show(summary: RunSummary, folder: Path, as_json: bool) -> None:
-    from edgekit.report.table import run_table
+    from edgekit.report.table import run_table, turns_table
 
     if as_json:
         if summary.validity.valid:  # else the one document is the error
             show.document({"ok": True, "run": str(folder), "summary": summary, "table": run_table(summary)})
         return
     show.report_table(run_table(summary))
+    turns = turns_table(summary)
+    if turns is not None:
+        show.report_table(turns)
     show.line(f"run: {folder}   report: {folder / 'report.html'}")

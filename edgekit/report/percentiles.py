@@ -5,9 +5,8 @@ the percentile, the smallest ``h`` such that ``P[Binomial(h + t, 1 - p) <= t] <=
 >= h + t`` at ``t = 1``. That gives 11 for p50, 64 for p90, 130 for p95, 662 for p99 and 6636 for p99.9 at 99 %
 confidence.
 
-The count is judged on the inferences that were made. The interval is computed from what they are worth as independent
-ones (``effective_count``), because neighbours in time resemble each other and an interval that ignores it would be too
-narrow.
+The count is judged, and the interval computed, on what the inferences are worth as independent ones (``effective_count``), because
+neighbours in time resemble each other: a thousand inferences of one slow minute have seen one slow minute.
 """
 
 from __future__ import annotations
@@ -106,9 +105,9 @@ def percentile_of(
     _check(percent)
     n = distribution.count
     needs = required_count(percent, confidence=confidence)
-    if n < needs:
-        return NotEnough(percent=percent, needs=needs, has=n)
     worth = n if effective_count is None else max(1, min(n, effective_count))
+    if worth < needs:
+        return NotEnough(percent=percent, needs=needs, has=n, worth=worth)
     low, high = interval_ranks(worth, percent)
     scale = n / worth
     return Percentile(

@@ -24,6 +24,7 @@ from edgekit.report.timeline import blocks_of
 
 BLUE, ORANGE, RED, GREEN, GRAY = "#0072b2", "#d55e00", "#b5325e", "#009e73", "#7f7f7f"
 COLOURS = {MAIN: BLUE, FLOAT: ORANGE}
+MORE_COLOURS = (GREEN, RED, "#56b4e9", "#cc79a7", GRAY)
 CAUSE_COLOURS = {
     "thermal": RED,
     "under_voltage": "#e69f00",
@@ -72,7 +73,7 @@ def plot_text(text: object) -> str:
 def latency_over_time(run: RunFolder, summary: RunSummary) -> Figure | None:
     """Latency of each variant over the run, with temperature and clock under it on the same time axis."""
     envelopes = {
-        name: envelope_of(blocks_of(run, name)) for name in (FLOAT, MAIN) if run.latencies_ns.get(name) is not None
+        name: envelope_of(blocks_of(run, name)) for name in _order(run) if run.latencies_ns.get(name) is not None
     }
     envelopes = {name: envelope for name, envelope in envelopes.items() if envelope.times_s}
     if not envelopes:
@@ -84,7 +85,7 @@ def latency_over_time(run: RunFolder, summary: RunSummary) -> Figure | None:
     factor, unit = latency_unit(min(min(envelope.median_ns) for envelope in envelopes.values()))
     data: list[Mapping[str, Any]] = []
     for name, envelope in envelopes.items():
-        data += _envelope_traces(_name(name, summary), envelope, factor, COLOURS[name])
+        data += _envelope_traces(_name(name, summary), envelope, factor, _colour(name, summary))
     data += _sensor_traces(series, panels)
     layout = {**_time_axes(panels, f"latency, {unit}"), "showlegend": True}
     layout["shapes"] = _throttle_shapes(summary.thermal.throttling)
@@ -115,8 +116,21 @@ def latency_over_time(run: RunFolder, summary: RunSummary) -> Figure | None:
     )
 
 
+def _order(run: RunFolder) -> tuple[str, ...]:
+    """The variants as they are drawn: the float model first, so that the others lie over it."""
+    return (FLOAT, *(name for name in run.variants if name != FLOAT))
+
+
 def _name(variant: str, summary: RunSummary) -> str:
     return variant_label(variant, summary)
+
+
+def _colour(variant: str, summary: RunSummary) -> str:
+    """Blue and orange for the model and its float form; the others in the order of the run."""
+    if variant in COLOURS:
+        return COLOURS[variant]
+    others = [item.name for item in summary.variants if item.name not in COLOURS]
+    return MORE_COLOURS[others.index(variant) % len(MORE_COLOURS)] if variant in others else GRAY
 
 
 def _rgba(colour: str, alpha: float) -> str:
@@ -222,7 +236,7 @@ def _throttle_words(verdict: ThrottleVerdict) -> list[Mapping[str, Any]]:
 
 def distribution(run: RunFolder, summary: RunSummary) -> Figure | None:
     """How often each latency happened, both variants over the same bins, on a logarithmic share so that the tail shows."""
-    samples = {name: _values_and_counts(run, name) for name in (FLOAT, MAIN) if run.latencies_ns.get(name) is not None}
+    samples = {name: _values_and_counts(run, name) for name in _order(run) if run.latencies_ns.get(name) is not None}
     samples = {name: pair for name, pair in samples.items() if pair[0].size}
     if not samples:
         return None
@@ -242,7 +256,7 @@ def distribution(run: RunFolder, summary: RunSummary) -> Figure | None:
                 "y": [float(f"{share:.4g}") if share else None for share in held / held.sum() * 100.0],
                 "width": _rounded(np.diff(edges) / factor),
                 "name": label,
-                "marker": {"color": _rgba(COLOURS[name], 0.65), "line": {"width": 0}},
+                "marker": {"color": _rgba(_colour(name, summary), 0.65), "line": {"width": 0}},
                 "hovertemplate": "%{x} " + unit + ": %{y} %<extra>" + label + "</extra>",
             }
         )
@@ -289,7 +303,7 @@ def _percentile_lines(summary: RunSummary, factor: float) -> list[Mapping[str, A
             if isinstance(item, NotEnough):
                 continue
             where = float(f"{item.value_ns / factor:.5g}")
-            style = {"color": COLOURS[variant.name], "dash": dash, "width": 1.5}
+            style = {"color": _colour(variant.name, summary), "dash": dash, "width": 1.5}
             lines.append({"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": where, "x1": where, "line": style})
     return lines
 
@@ -306,7 +320,7 @@ def memory_by_stage(summary: RunSummary) -> Figure | None:
                     "x": [stage.replace("_", " ") for stage, _ in known],
                     "y": [round(peak / BYTES_PER_MB, 2) for _, peak in known],
                     "name": _name(variant.name, summary),
-                    "marker": {"color": COLOURS[variant.name]},
+                    "marker": {"color": _colour(variant.name, summary)},
                     "texttemplate": "%{y:.0f}" if known[0][1] >= 10 * BYTES_PER_MB else "%{y:.1f}",
                     "textposition": "outside",
                     "cliponaxis": False,

@@ -20,7 +20,15 @@ from edgekit.report.quantity import (
     temperature_text,
 )
 from edgekit.report.summary import DelegateFacts, NotEnough, RunSummary, VariantSummary
-from edgekit.report.table import finding_text, main_label, percentile_cell, run_table, throttling_cell, variant_label
+from edgekit.report.table import (
+    finding_text,
+    main_label,
+    needs_text,
+    percentile_cell,
+    run_table,
+    throttling_cell,
+    variant_label,
+)
 
 UNKNOWN = "unknown"
 
@@ -108,9 +116,13 @@ def _sustained(prefix: str, summary: RunSummary) -> Section:
         ("throughput kept", UNKNOWN if sustained.retention is None else share_text(sustained.retention)),
         (
             "steady at the end",
-            "yes, three windows within 2 %" if sustained.steady else "no, three windows differ by more than 2 %",
+            "yes: latency, temperature and throttling stayed what they were"
+            if sustained.steady
+            else f"no: {'; '.join(sustained.unsteady)}",
         ),
     ]
+    if sustained.time_to_throttle_s is not None:
+        pairs.append(("time to throttle", duration_text(sustained.time_to_throttle_s)))
     return Section(f"{prefix}-sustained", "Burst and sustained speed", grids=(facts_grid(pairs),))
 
 
@@ -132,11 +144,7 @@ def _latency_numbers(prefix: str, summary: RunSummary) -> Section | None:
 def _percentile_text(variant: VariantSummary, index: int) -> str:
     item = variant.percentiles[index]
     cell = percentile_cell(item)
-    return (
-        f"needs {item.needs} inferences, has {item.has}"
-        if isinstance(item, NotEnough)
-        else f"{cell.text} {cell.detail}"
-    )
+    return needs_text(item) if isinstance(item, NotEnough) else f"{cell.text} {cell.detail}"
 
 
 def _latency(value_ns: float | None) -> str:

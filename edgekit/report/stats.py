@@ -13,12 +13,14 @@ import numpy as np
 from edgekit.report.distribution import (
     MAD_TO_SIGMA,
     Distribution,
-    effective_count,
+    independent_count,
     lag1_correlation,
 )
 from edgekit.report.folder import RunFolder, mapping, number
 from edgekit.report.histogram import distribution_of
-from edgekit.report.percentiles import MEDIAN_NEEDS, percentile, percentile_of, required_count
+from edgekit.report.percentiles import percentile, percentile_of, required_count
+from edgekit.report.promises import broken_promises
+from edgekit.report.regimes import regime_of, sustained_of, within
 from edgekit.report.speedup import speedup_of
 from edgekit.report.summary import (
     FLOAT,
@@ -26,6 +28,7 @@ from edgekit.report.summary import (
     DelegateFacts,
     NotEnough,
     Percentile,
+    Regime,
     RunSummary,
     Speedup,
     StageMemory,
@@ -35,7 +38,7 @@ from edgekit.report.summary import (
     VariantSummary,
 )
 from edgekit.report.thermal import thermal_of
-from edgekit.report.timeline import Block, Timeline, blocks_of, timeline_of
+from edgekit.report.timeline import Block, blocks_of
 
 __all__ = [
     "PERCENTS",
@@ -51,34 +54,29 @@ __all__ = [
 PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
 """The percentiles of every report, in the order of every table."""
 MEMORY_STAGES = ("import", "load", "allocate", "first_invoke", "sustained")
-WINDOW_S = 30.0
-"""Length of the windows that burst and sustained speed are compared over."""
-SUSTAINED_NEEDS_S = 4 * WINDOW_S
-"""One window for the burst and three that must agree before the run is called steady."""
-REGIME_CHANGE = 0.03
-"""A change of the median over the run beyond this share is told to whoever reads the percentiles."""
-STEADY_CHANGE = 0.02
-"""Three windows whose medians lie within this share of each other are steady."""
 
 
 def summarise(run: RunFolder) -> RunSummary:
     """Everything that the run's raw files support; what they do not support is absent and says why.
 
     The run is ``invalid`` (no verdict may rest on it) when it did not end as ``done``, when the agent says so, when
-    the supply was too low, a mode changed or the board restarted meanwhile, or when a variant has fewer than 11 steady inferences.
+    the supply was too low, a mode changed or the board restarted meanwhile, or when it did not keep what was asked of it
+    (:mod:`edgekit.report.promises`). Latencies and percentiles are of one regime (:mod:`edgekit.report.regimes`).
     """
     warnings = [*(str(item) for item in run.result.get("warnings") or ()), *run.notes]
     blocks = {name: blocks_of(run, name) for name in run.variants}
+    thermal = thermal_of(run)
+    sustained, missing = sustained_of(blocks[MAIN], run.samples, thermal, paced=bool(run.request.get("pace")))
+    regime = regime_of(blocks[MAIN], sustained)
     variants = tuple(
-        _variant(run, name, blocks[name], warnings)
+        _variant(run, name, blocks[name], regime, warnings)
         for name in run.variants
         if name in run.latencies_ns or run.variant(name)
     )
-    sustained, missing = _sustained(blocks[MAIN])
-    thermal = thermal_of(run)
-    validity = _validity(run, variants, thermal)
+    validity = _validity(run, variants, thermal, sustained)
     warnings.extend(thermal.throttling.notes)
-    warnings.extend(_regime_warnings(sustained, thermal))
+    warnings.extend(_regime_warnings(regime, sustained))
+    warnings.extend(_protocol_warnings(run, variants))
     model = mapping(run.request.get("model"))
     return RunSummary(
         id=str(run.request.get("id") or run.path.name),
@@ -94,6 +92,7 @@ def summarise(run: RunFolder) -> RunSummary:
         speedup=_speedup(run, blocks, validity),
         sustained=sustained,
         sustained_missing=missing,
+        regime=regime,
         thermal=thermal,
         facts=run.facts,
         request=run.request,
@@ -110,17 +109,25 @@ def _speedup(run: RunFolder, blocks: Mapping[str, Sequence[Block]], validity: Va
     return replace(found, verdict="undecided", reason=f"the run is invalid: {validity.reasons[0]}")
 
 
-def _variant(run: RunFolder, name: str, blocks: Sequence[Block], warnings: list[str]) -> VariantSummary:
+def _variant(
+    run: RunFolder, name: str, blocks: Sequence[Block], regime: Regime | None, warnings: list[str]
+) -> VariantSummary:
     facts = run.variant(name)
     latencies = run.latencies_ns.get(name, np.empty(0, dtype=np.int64))
     warmup = run.warmup_ns.get(name, np.empty(0, dtype=np.int64))
     every = max(1, int(number(facts.get("kept_every")) or 1))
     distribution, from_histogram = _distribution(name, facts, latencies, warnings)
-    n = distribution.count
+    total = n = distribution.count
+    if regime is not None and not regime.whole:
+        # A histogram is of the whole run: of a part of it there are the kept latencies.
+        blocks = within(blocks, regime)
+        latencies = np.concatenate([block.latencies_ns for block in blocks]) if blocks else latencies[:0]
+        distribution, from_histogram = Distribution.from_samples(latencies), False
+        n = distribution.count
     lag1 = lag1_correlation(latencies)
-    worth = effective_count(n, lag1)
+    worth = int(n * independent_count(latencies) / latencies.size) if latencies.size else 0
     percentiles = tuple(percentile_of(distribution, percent, effective_count=worth) for percent in PERCENTS)
-    warnings.extend(_count_warnings(name, facts, n, worth, percentiles))
+    warnings.extend(_count_warnings(name, facts, total, n, percentiles))
     memory = _memory(facts)
     peaks = [stage.peak_rss_bytes for stage in memory if stage.peak_rss_bytes is not None]
     first = number(facts.get("first_inference_ns"))
@@ -129,11 +136,11 @@ def _variant(run: RunFolder, name: str, blocks: Sequence[Block], warnings: list[
         name=name,
         size_bytes=None if size is None else int(size),
         sha256=None if facts.get("file_sha256") is None else str(facts["file_sha256"]),
-        count=n,
+        count=total,
         kept_every=every,
         from_histogram=from_histogram,
         **_moments(distribution),
-        throughput_per_s=_throughput(facts, blocks, n),
+        throughput_per_s=_throughput(facts, blocks, total, whole=regime is None or regime.whole),
         lag1_correlation=lag1,
         effective_count=worth,
         percentiles=percentiles,
@@ -144,6 +151,7 @@ def _variant(run: RunFolder, name: str, blocks: Sequence[Block], warnings: list[
         memory=memory,
         peak_rss_bytes=max(peaks) if peaks else None,
         delegate=_delegate(facts.get("delegate") or (run.facts.get("delegate") if name == MAIN else None)),
+        late=int(number(facts.get("late")) or 0),
     )
 
 
@@ -176,27 +184,28 @@ def _moments(distribution: Distribution) -> dict[str, Any]:
 
 
 def _count_warnings(
-    name: str, facts: Mapping[str, Any], n: int, worth: int, percentiles: Sequence[Percentile | NotEnough]
+    name: str, facts: Mapping[str, Any], total: int, n: int, percentiles: Sequence[Percentile | NotEnough]
 ) -> list[str]:
     found = []
     stated = number(facts.get("count"))
-    if stated is not None and int(stated) != n:
-        found.append(f"{name}: the result counts {int(stated)} inferences, the raw files hold {n}")
-    weak = [item.name for item in percentiles if isinstance(item, Percentile) and worth < item.needs]
+    if stated is not None and int(stated) != total:
+        found.append(f"{name}: the result counts {int(stated)} inferences, the raw files hold {total}")
+    weak = [item for item in percentiles if isinstance(item, NotEnough) and item.has >= item.needs]
     if weak:
         found.append(
-            f"{name}: neighbouring inferences resemble each other, so {n} of them are worth {worth} independent ones; "
-            f"fewer than {', '.join(weak)} needs, and the intervals are that much wider"
+            f"{name}: neighbouring inferences resemble each other, so {n} of them are worth {weak[0].worth} independent ones, "
+            f"fewer than {', '.join(item.name for item in weak)} needs"
         )
     return found
 
 
-def _throughput(facts: Mapping[str, Any], blocks: Sequence[Block], n: int) -> float | None:
-    """Inferences by busy wall time: the agent's sum of block walls, else that of the blocks."""
-    busy_ns = number(facts.get("busy_ns"))
+def _throughput(facts: Mapping[str, Any], blocks: Sequence[Block], total: int, *, whole: bool) -> float | None:
+    """Inferences by busy wall time: the agent's sum of block walls, else that of the blocks; of a part of the run, its blocks'."""
+    busy_ns = number(facts.get("busy_ns")) if whole else None
+    count = total if whole else sum(block.count for block in blocks)
     if busy_ns is None:
         busy_ns = sum(block.wall_s for block in blocks) * 1e9
-    return n / (busy_ns / 1e9) if n and busy_ns > 0 else None
+    return count / (busy_ns / 1e9) if count and busy_ns > 0 else None
 
 
 def _memory(facts: Mapping[str, Any]) -> tuple[StageMemory, ...]:
@@ -238,7 +247,9 @@ def _delegate(data: Any) -> DelegateFacts:
     )
 
 
-def _validity(run: RunFolder, variants: Sequence[VariantSummary], thermal: Thermal) -> Validity:
+def _validity(
+    run: RunFolder, variants: Sequence[VariantSummary], thermal: Thermal, sustained: Sustained | None
+) -> Validity:
     reasons = []
     if run.state != "done":
         error = mapping(run.result.get("error"))
@@ -247,11 +258,7 @@ def _validity(run: RunFolder, variants: Sequence[VariantSummary], thermal: Therm
     told = [str(reason) for reason in run.result.get("invalid_reasons") or ()]
     reasons += [reason for reason in told if reason != f"the run is {run.state}"]
     reasons += thermal.throttling.invalid
-    for variant in variants:
-        if variant.count < MEDIAN_NEEDS:
-            reasons.append(
-                f"{variant.name}: {variant.count} steady inferences, a median needs {MEDIAN_NEEDS}; run longer"
-            )
+    reasons += broken_promises(run, variants, thermal, sustained)
     if not variants:
         reasons.append("no inference was timed")
     if run.result.get("valid") is False and not reasons:
@@ -267,53 +274,25 @@ def _duration_s(run: RunFolder, blocks: Mapping[str, Sequence[Block]]) -> float 
     return number(run.status.get("elapsed_s"))
 
 
-def _sustained(blocks: Sequence[Block]) -> tuple[Sustained | None, str]:
-    """Burst against sustained speed when the run is long enough for it, else None and the reason."""
-    if not blocks:
-        return None, "no inference was timed"
-    start = blocks[0].start_s
-    length = max(block.start_s + block.wall_s for block in blocks) - start
-    if length < SUSTAINED_NEEDS_S:
-        return None, f"needs {SUSTAINED_NEEDS_S:.0f} s of measuring, this run has {length:.0f} s"
-    end = start + length
-    line = timeline_of(blocks)
-    first = _median_between(line, start, start + WINDOW_S)
-    last = [_median_between(line, end - k * WINDOW_S, end - (k - 1) * WINDOW_S + 1e-6) for k in (3, 2, 1)]
-    if first is None or None in last:
-        return None, "a window of half a minute holds no inference"
-    medians = [median for median in last if median is not None]
-    burst_rate = _rate_between(blocks, start, start + WINDOW_S)
-    final_rate = _rate_between(blocks, end - WINDOW_S, end)
-    return (
-        Sustained(
-            window_s=WINDOW_S,
-            burst_median_ns=first,
-            sustained_median_ns=medians[-1],
-            ratio=medians[-1] / first,
-            retention=None if burst_rate is None or final_rate is None else final_rate / burst_rate,
-            steady=max(medians) / min(medians) - 1.0 <= STEADY_CHANGE,
-        ),
-        "",
-    )
+def _regime_warnings(regime: Regime | None, sustained: Sustained | None) -> list[str]:
+    """Where the numbers are not of the whole run, or of a speed that was still changing."""
+    found = []
+    if regime is not None and not regime.whole:
+        length = regime.end_s - regime.start_s
+        found.append(f"the speed changed on the way: latencies and percentiles are of the last {length:.0f} s alone")
+    if sustained is not None and not sustained.steady:
+        found.append(f"not steady at the end: {'; '.join(sustained.unsteady)}")
+    return found
 
 
-def _regime_warnings(sustained: Sustained | None, thermal: Thermal) -> list[str]:
-    """A percentile of a run whose speed changed on the way describes neither of its halves."""
-    changed = sustained is not None and abs(sustained.ratio - 1.0) > REGIME_CHANGE
-    throttled = thermal.throttling.verdict == "throttled"
-    if not changed and not throttled:
-        return []
-    why = "the board throttled" if throttled else "the last half minute differs from the first"
-    return [f"the percentiles mix faster and slower stretches, because {why}: read the sustained speed beside them"]
-
-
-def _median_between(line: Timeline, start_s: float, end_s: float) -> float | None:
-    inside = line.latencies_ns[(line.times_s >= start_s) & (line.times_s < end_s)]
-    return float(np.median(inside)) if inside.size else None
-
-
-def _rate_between(blocks: Sequence[Block], start_s: float, end_s: float) -> float | None:
-    """Inferences by busy second of the blocks that lie in the window; None when the blocks are longer than it."""
-    inside = [block for block in blocks if block.start_s >= start_s and block.start_s + block.wall_s <= end_s + 1e-6]
-    wall_s = sum(block.wall_s for block in inside)
-    return sum(block.count for block in inside) / wall_s if wall_s > 0 else None
+def _protocol_warnings(run: RunFolder, variants: Sequence[VariantSummary]) -> list[str]:
+    """A start that was not cool, and inputs that had to wait."""
+    cooldown = mapping(mapping(run.result.get("protocol")).get("cooldown"))
+    found = [f"warm start: {cooldown.get('said')}"] if cooldown.get("warm_start") else []
+    for item in variants:
+        if item.late:
+            share = f"{100 * item.late / max(item.count, 1):.2g} %"
+            found.append(
+                f"{item.name}: {item.late} of {item.count} inputs ({share}) came while the one before was at work"
+            )
+    return found

@@ -40,11 +40,12 @@ class Percentile:
 
 @dataclass(frozen=True)
 class NotEnough:
-    """A percentile that must not be printed: it needs ``needs`` inferences and the run has ``has``."""
+    """A percentile that must not be printed: it needs ``needs`` independent inferences, and the ``has`` of the run are worth ``worth``."""
 
     percent: float
     needs: int
     has: int
+    worth: int
 
     @property
     def name(self) -> str:
@@ -85,7 +86,8 @@ class DelegateFacts:
 class VariantSummary:
     """One model file of the run, in steady state (warm-up excluded).
 
-    ``effective_count`` is what the inferences are worth as independent ones, n(1-r)/(1+r) with ``lag1_correlation`` r.
+    ``count`` is of the whole run; everything after it is of the run's regime. ``effective_count`` is what those inferences are worth as
+    independent ones, at most n(1-r)/(1+r) with ``lag1_correlation`` r. ``late`` inputs of a run at a rate had to wait for the one before.
     ``outliers`` counts \\|x - median\\| > 5 * 1.4826 * MAD; none is ever removed. ``body_cov`` is 1.4826 * MAD /
     median, the spread without them. ``inputs`` says what the model was fed with. ``throughput_per_s`` is inferences by the wall time they took, pauses for the other
     variant excluded.
@@ -115,6 +117,7 @@ class VariantSummary:
     memory: tuple[StageMemory, ...]
     peak_rss_bytes: int | None
     delegate: DelegateFacts
+    late: int = 0
 
     def percentile(self, percent: float) -> Percentile | NotEnough:
         """The percentile that was asked for; KeyError when it was not computed."""
@@ -129,7 +132,8 @@ class Sustained:
     """The first half minute against the last: what heat and clocks did to the speed.
 
     ``ratio`` is the last median latency by the first (above 1: it became slower), ``retention`` the last throughput by
-    the first. ``steady`` says whether the last three half minutes agree within 2 %.
+    the first. ``steady`` says whether in the last three half minutes latency, temperature and throttling stayed what they were;
+    ``unsteady`` says what did not. ``time_to_throttle_s`` counts from the first steady inference until the board lowered its clock.
     """
 
     window_s: float
@@ -138,6 +142,24 @@ class Sustained:
     ratio: float
     retention: float | None
     steady: bool
+    unsteady: tuple[str, ...] = ()
+    time_to_throttle_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Regime:
+    """The stretch of the run that its latencies and percentiles are of: ``whole run``, ``steady state`` or ``last stretch`` (one speed, but
+    not steady).
+    """
+
+    name: str
+    start_s: float
+    end_s: float
+
+    @property
+    def whole(self) -> bool:
+        """True when nothing of the run lies outside."""
+        return self.name == "whole run"
 
 
 @dataclass(frozen=True)
@@ -256,6 +278,7 @@ class RunSummary:
     speedup: Speedup | None
     sustained: Sustained | None
     sustained_missing: str
+    regime: Regime | None
     thermal: Thermal
     facts: Mapping[str, Any]
     request: Mapping[str, Any]

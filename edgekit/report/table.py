@@ -143,6 +143,27 @@ def run_table(summary: RunSummary) -> Table:
     return Table(f"Float against {label}", (FLOAT, label, "change"), tuple(rows), notes)
 
 
+def turns_table(summary: RunSummary) -> Table | None:
+    """One column for each variant of a run with more of them than the model and its float form; None for other runs."""
+    shown = [item for item in summary.variants if item.name != FLOAT]
+    if len(shown) < 2:
+        return None
+    threads = any(item.name.startswith("threads-") for item in shown)
+    labels = [
+        counted(item.threads, "thread")
+        if threads and item.name == MAIN and item.threads
+        else variant_label(item.name, summary)
+        for item in shown
+    ]
+    rows = [
+        Row(percentile_name(p), _latency_label(p), tuple(percentile_cell(item.percentile(p)) for item in shown))
+        for p in TABLE_PERCENTS
+    ]
+    rows.append(Row("throughput", "throughput", tuple(throughput_cell(item, item.name) for item in shown)))
+    rows.append(Row("peak_memory", "peak memory", tuple(memory_cell(item, item.name) for item in shown)))
+    return Table("In turns", tuple(labels), tuple(rows))
+
+
 def bundle_table(manifest: Mapping[str, Any]) -> Table:
     """Float against int8 as far as the workstation knows it: speed and memory are the board's to measure.
 
@@ -273,7 +294,7 @@ def _percentile_cell(variant: VariantSummary | None, percent: float, name: str) 
 def percentile_cell(item: Percentile | NotEnough) -> Cell:
     """The latency with its interval, or how many inferences are missing."""
     if isinstance(item, NotEnough):
-        return Cell("not enough inferences", f"needs {item.needs}, has {item.has}", state=NOT_ENOUGH)
+        return Cell("not enough inferences", needs_text(item), state=NOT_ENOUGH)
     factor, unit = latency_unit(item.value_ns)
     low, high = item.low_ns or item.value_ns, item.high_ns or item.value_ns
     significant = digits_that_show(high - low, item.value_ns)
@@ -288,6 +309,12 @@ def percentile_cell(item: Percentile | NotEnough) -> Cell:
         high=None if item.high_ns is None else item.high_ns / factor,
         unit=unit,
     )
+
+
+def needs_text(item: NotEnough) -> str:
+    """``needs 662, has 300``, and what those are worth where they resemble each other."""
+    worth = f" that are worth {item.worth}" if item.worth < item.has else ""
+    return f"needs {item.needs}, has {item.has}{worth}"
 
 
 def _speedup_cell(summary: RunSummary) -> Cell:

@@ -17,6 +17,8 @@ from edgekit.bench.protocol import Protocol, parse_percentile, parse_rate, parse
 from edgekit.bench.runs import read_result
 from edgekit.cli.bench import bench as bench_verb
 from edgekit.errors import UsageError
+from edgekit.report.html import write_run_report
+from edgekit.report.table import turns_table
 
 
 def test_words() -> None:
@@ -93,3 +95,17 @@ def test_thread_settings_and_a_second_model_in_one_run(bundle: Callable[..., Pat
 def test_a_thread_setting_is_given_once(models: Path) -> None:
     with pytest.raises(UsageError, match="once"):
         make_plan(models / "convs.tflite", threads=2, more_threads=(1, 2))
+
+
+def test_the_page_and_the_table_hold_every_setting(models: Path, home: Path, tmp_path: Path) -> None:
+    run = run_benchmark(
+        models / "islands.tflite", duration_s=0.5, threads=1, more_threads=(2,), runs_dir=tmp_path / "runs"
+    )
+    summary = write_run_report([run], run / "report.html")[0]
+    table = turns_table(summary)
+    assert table is not None and table.columns == ("1 thread", "2 threads")
+    for column, name in enumerate(("model", "threads-2")):
+        variant = summary.variant(name)
+        assert variant is not None
+        assert table.rows[3].cells[column].value == variant.throughput_per_s
+    assert "2 threads" in (run / "report.html").read_text()

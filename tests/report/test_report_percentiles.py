@@ -71,7 +71,7 @@ def test_a_percentile_carries_value_and_interval_of_its_ranks() -> None:
 
 @pytest.mark.parametrize(("percent", "needs"), [(50, 11), (90, 64), (95, 130), (99, 662)])
 def test_one_inference_too_few_and_there_is_no_number(percent: float, needs: int) -> None:
-    assert percentile(np.arange(1, needs), percent) == NotEnough(percent, needs, needs - 1)
+    assert percentile(np.arange(1, needs), percent) == NotEnough(percent, needs, needs - 1, needs - 1)
     assert isinstance(percentile(np.arange(1, needs + 1), percent), Percentile)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgekit.report.distribution import independent_count
 from edgekit.report.histogram import distribution_of
 from edgekit.report.speedup import judge, speedup_of
 from edgekit.report.stats import RunFolder, summarise
@@ -108,8 +109,8 @@ def test_the_agents_own_reasons_are_kept(make_run: MakeRun) -> None:
 
 
 def test_a_histogram_counts_what_was_not_kept(make_run: MakeRun) -> None:
-    whole = summary_of(make_run("all", seconds=60, seed=5)).main
-    thin = summary_of(make_run("thin", seconds=60, seed=5, kept_every=16)).main
+    whole = summary_of(make_run("all", seconds=80, seed=5)).main
+    thin = summary_of(make_run("thin", seconds=80, seed=5, kept_every=16)).main
     assert whole is not None and thin is not None
     assert thin.from_histogram and thin.kept_every == 16
     assert thin.count == whole.count
@@ -200,19 +201,101 @@ def test_throttling_that_never_ended_counts_to_the_end(make_run: MakeRun) -> Non
 
 
 def test_burst_against_sustained(make_run: MakeRun) -> None:
-    summary = summary_of(make_run(seconds=240, throttle=((120.0, 240.0),), noise=0.003))
+    path = make_run(seconds=240, throttle=((120.0, 240.0),), noise=0.003)
+    summary = summary_of(path)
     sustained = summary.sustained
     assert sustained is not None
     assert sustained.burst_median_ns == pytest.approx(8e6, rel=0.01)
     assert sustained.ratio == pytest.approx(1.5, rel=0.01)
     assert sustained.retention == pytest.approx(1 / 1.5, rel=0.02)
     assert sustained.steady
-    assert any("mix faster and slower" in warning for warning in summary.warnings)
+    assert sustained.time_to_throttle_s == pytest.approx(120, abs=1)
+    assert any("of the last 120 s alone" in warning for warning in summary.warnings)
+    regime, main = summary.regime, summary.main
+    assert regime is not None and main is not None
+    assert regime.name == "steady state" and regime.start_s == pytest.approx(120, abs=1)
+    raw = np.fromfile(path / "latencies.bin", "<i8")
+    slow = raw[raw > 10e6]
+    assert main.count == raw.size  # of the whole run, while the numbers are of one regime
+    p99 = main.percentile(99)
+    assert isinstance(p99, Percentile) and p99.has == slow.size
+    assert p99.value_ns == np.percentile(slow, 99, method="inverted_cdf")
+    assert main.min_ns == slow.min()
 
 
 def test_a_speed_that_still_falls_is_not_steady(make_run: MakeRun) -> None:
-    sustained = summary_of(make_run(seconds=240, slow_down=0.5)).sustained
+    summary = summary_of(make_run(seconds=240, slow_down=0.5))
+    sustained = summary.sustained
     assert sustained is not None and not sustained.steady
+    assert "half minutes differ" in sustained.unsteady[0]
+    assert summary.regime is not None and summary.regime.name == "last stretch"
+    assert summary.validity.valid  # nobody asked for a steady end
+
+
+def test_a_board_that_still_warms_up_is_not_steady(make_run: MakeRun) -> None:
+    sustained = summary_of(make_run(seconds=240, rise_c=40.0, tau_s=200.0)).sustained
+    assert sustained is not None and not sustained.steady
+    assert "K a minute" in sustained.unsteady[0]
+
+
+def amended(path: Path, name: str, **changes: object) -> Path:
+    document = json.loads((path / name).read_text())
+    (path / name).write_text(json.dumps({**document, **changes}))
+    return path
+
+
+def test_a_run_that_was_to_become_steady_and_did_not_is_invalid(make_run: MakeRun) -> None:
+    path = amended(make_run(seconds=240, slow_down=0.5), "request.json", until_steady={"window_s": 30.0})
+    amended(path, "result.json", protocol={"ended_by": "cap"})
+    assert "not steady when its time was over" in summary_of(path).validity.reasons[0]
+    even = amended(make_run("even", seconds=150), "request.json", until_steady={"window_s": 30.0})
+    assert summary_of(even).validity.valid
+
+
+def test_a_run_without_the_percentile_that_it_was_for_is_invalid(make_run: MakeRun) -> None:
+    path = amended(make_run(seconds=4.0), "request.json", percentile=99.0)  # 500 inferences
+    assert "p99 needs 662 independent inferences" in summary_of(path).validity.reasons[0]
+    assert summary_of(amended(make_run("long", seconds=30), "request.json", percentile=99.0)).validity.valid
+
+
+def test_company_beyond_the_limit_makes_a_run_invalid(make_run: MakeRun) -> None:
+    path = amended(make_run(seconds=20, busy_other=0.05), "request.json", max_other_load=0.1)
+    assert "kept 20 % of a core busy" in summary_of(path).validity.reasons[0]  # 5 % of four cores
+    assert summary_of(amended(path, "request.json", max_other_load=0.3)).validity.valid
+    assert summary_of(amended(path, "request.json", max_other_load=None)).validity.valid
+
+
+def test_a_warm_start_and_late_inputs_are_told(make_run: MakeRun) -> None:
+    path = amended(make_run(seconds=5), "request.json", pace={"rate_per_s": 100.0, "arrivals": "fixed"})
+    cooldown = {"waited_s": 120.0, "warm_start": True, "said": "the board rests at 62.0 °C"}
+    result = json.loads((path / "result.json").read_text())
+    result["variants"]["model"]["late"] = 25
+    (path / "result.json").write_text(json.dumps({**result, "protocol": {"cooldown": cooldown}}))
+    words = " ".join(summary_of(path).warnings)
+    assert "warm start: the board rests at 62.0" in words and "25 of " in words
+
+
+def test_the_temperature_of_the_cool_down_is_not_the_runs(make_run: MakeRun) -> None:
+    path = make_run(seconds=20, rise_c=-30.0, start_c=80.0)
+    (path / "events.jsonl").write_text('{"t_s": 15.0, "kind": "stage", "message": "open"}\n')
+    thermal = summary_of(path).thermal
+    assert thermal.max_c is not None and thermal.max_c < 60
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_what_correlated_latencies_are_worth(share: float) -> None:
+    """An autoregressive series, alone and under noise: the variance of its mean is known in closed form."""
+    signal = pytest.importorskip("scipy.signal")
+    rho, n = 0.9, 20_000
+    found = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        slow = signal.lfilter([np.sqrt(1 - rho**2)], [1, -rho], rng.normal(size=n + 500))[500:]
+        values = np.sqrt(share) * slow + np.sqrt(1 - share) * rng.normal(size=n)
+        found.append(independent_count((1e7 + 1e5 * values).astype(np.int64)))
+    assert np.median(found) == pytest.approx(n / (1 + 2 * share * rho / (1 - rho)), rel=0.15)
+    white = np.random.default_rng(1).normal(1e7, 1e5, n).astype(np.int64)
+    assert independent_count(white) > 0.97 * n
 
 
 def test_neighbours_that_resemble_each_other_are_told(make_run: MakeRun) -> None:
@@ -220,9 +303,8 @@ def test_neighbours_that_resemble_each_other_are_told(make_run: MakeRun) -> None
     main = summary.main
     assert main is not None and main.effective_count < 662
     assert any("independent ones" in warning for warning in summary.warnings)
-    p50, p99 = main.percentile(50), main.percentile(99)
-    assert isinstance(p50, Percentile) and isinstance(p99, Percentile)
-    assert p50.high_ns is None or p50.low_ns is None or p50.high_ns - p50.low_ns > 0.03 * p50.value_ns
+    p99 = main.percentile(99)
+    assert p99 == NotEnough(99.0, 662, main.count, main.effective_count)
 
 
 def blocks_of_medians(medians_ms: list[float], start_s: float) -> list[Block]:
