@@ -35,6 +35,7 @@ from edgekit.quantize.audit import Audit, audit, audit_float
 from edgekit.quantize.contract import contract, weight_types
 from edgekit.quantize.correct import NO_CORRECTIONS, Corrected, correct
 from edgekit.quantize.engine import Made, make
+from edgekit.quantize.islands import islands
 from edgekit.quantize.recipe import FloatGates, Quantization, Recipe
 from edgekit.rewrite.passes import rewrite
 from edgekit.rewrite.split_heads import LEVELS, mixed_heads, split_heads
@@ -280,6 +281,7 @@ def _quantized(
         passed=gates.all_passed(verdicts, allow_undecided=request.allow_undecided),
         repairs=made.repairs,
         closing=made.closing,
+        islands=islands(int8_path, imported.model.tensor_sources) if wanted.integer else (),
     )
     return found, int8_path
 

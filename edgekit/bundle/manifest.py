@@ -19,6 +19,7 @@ from edgekit.quantize.audit import Audit
 from edgekit.quantize.bias import Repair
 from edgekit.quantize.correct import Corrections
 from edgekit.quantize.engine import Closing
+from edgekit.quantize.islands import Island
 from edgekit.quantize.recipe import Recipe
 from edgekit.runtime.backend import open_backend
 from edgekit.values import SCHEMA, FloatModel, GateResult, IoSpec, Preprocessing, QuantParams, to_json
@@ -75,6 +76,7 @@ class Findings:
     evaluation: Evaluation | None = None
     repairs: tuple[Repair, ...] = ()
     closing: Closing = Closing()
+    islands: tuple[Island, ...] = ()
     corrections: Corrections | None = None
     health: Health | None = None
     request: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -156,6 +158,7 @@ def _verification(findings: Findings) -> dict[str, Any]:
         "int8": None if evaluation is None else to_json(evaluation.int8),
         "accuracy": None if evaluation is None else to_json(evaluation.accuracy),
         "audit": to_json(findings.audit),
+        "islands": to_json(findings.islands),
         "gates": to_json(findings.gates),
         "passed": findings.passed,
     }

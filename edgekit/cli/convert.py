@@ -185,6 +185,7 @@ def _show_result(manifest: dict[str, Any], bundle: Path, passed: bool) -> None:
         )
     gates = manifest["verification"]["gates"]
     show.rows("Gates", ["gate", "verdict", "measured"], [[g["name"], g["verdict"], g["message"]] for g in gates])
+    _show_islands(manifest["verification"]["islands"])
     if passed:
         beside = "" if manifest["verification"]["int8"] is None else " --with-float"
         show.line(f"{bundle}: passed. Open {bundle / 'report.html'}; next: edgekit bench {bundle}{beside}")
@@ -193,3 +194,12 @@ def _show_result(manifest: dict[str, Any], bundle: Path, passed: bool) -> None:
         show.line(
             f"{bundle}: not passed ({failed}); kept for study as {bundle / 'rejected.tflite'}, see {bundle / 'report.html'}"
         )
+
+
+def _show_islands(islands: list[dict[str, Any]]) -> None:
+    """What computes in float within an integer model, and what helps."""
+    if islands:
+        content = [
+            [i["op"], i["tensor"], i["layer"] or "unknown", f"{i['reason']}. To mend it: {i['fix']}"] for i in islands
+        ]
+        show.rows("Float islands", ["operator", "tensor", "layer", "why, and what to do"], content)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgekit.report.corrections_view import corrections_section
+from edgekit.report.islands_view import islands_section
 from edgekit.report.next_steps import advise_bundle
 from edgekit.report.page import Banner, Bar, Chapter, Grid, Section, facts_grid
 from edgekit.report.quantity import decibel_text, digits, duration_text, interval_text, share_text, size_text
@@ -32,6 +33,7 @@ def bundle_chapter(report: Mapping[str, Any]) -> Chapter:
         _int8(_object(verification.get("int8"))),
         None if is_float_bundle(manifest) else _accuracy(_object(verification.get("accuracy"))),
         operators_section(verification),
+        islands_section(manifest),
         _io(manifest),
         _rewrites(_object(manifest.get("rewrites"))),
         _calibration(_object(manifest.get("calibration"))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import subprocess
@@ -50,6 +51,10 @@ def test_a_failed_gate_is_1_and_still_ok(sine: Path, any_frontend: str) -> None:
     assert document["ok"] is True and document["passed"] is False
     gates = {gate["name"]: gate for gate in document["manifest"]["verification"]["gates"]}
     assert "SIN x1" in gates["full-integer"]["message"] and "no int8 form" in gates["full-integer"]["message"]
+    (island,) = document["manifest"]["verification"]["islands"]
+    assert (island["op"], island["layer"]) == ("SIN", "r") and "polynomial" in island["fix"]
+    page = (out / "report.html").read_text()
+    assert all(island[key] in html.unescape(page) for key in ("tensor", "reason", "fix"))
     assert (out / "rejected.tflite").is_file() and not (out / "model.tflite").exists()
     assert json.loads((out / "manifest.json").read_text()) == document["manifest"]
 
