@@ -7,6 +7,7 @@
     │   ├── RecipeError
     │   ├── DataError                            calibration or evaluation data that do not fit
     │   ├── ModelFileError                       not a model, truncated, parts missing
+    │   ├── ModelBusyError                       more is asked of a model in an app than it computes
     │   ├── OutputError                          the result cannot be written where it should go
     │   └── FrontendMissingError                 no converter environment for this kind of model
     ├── ConversionError                 exit 3   the model cannot be converted
@@ -77,6 +78,12 @@ class ModelFileError(UsageError):
     """The file is not a model, is truncated, or misses parts."""
 
     code = "model_file_invalid"
+
+
+class ModelBusyError(UsageError):
+    """A model in an app has no room for another input, and the app asked not to wait."""
+
+    code = "model_busy"
 
 
 class OutputError(UsageError):

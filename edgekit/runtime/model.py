@@ -17,7 +17,7 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -29,7 +29,12 @@ from edgekit.runtime.tensors import dequantize, quantize
 from edgekit.values import IoSpec, Joined, Preprocessing
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from numpy.typing import NDArray
+
+    from edgekit.runtime.stream import Policy, Stream
+    from edgekit.runtime.submit import Submitter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +68,9 @@ class Model:
     ``preprocessing`` how a picture becomes its input (None unless the model came in a bundle that says so). Where a bundle delivers
     an output in parts, ``outputs`` are those of the source, put together again, and ``parts`` the interpreter's own; else both are the same.
 
-    One thread at a time: a call while another thread's call is running raises :class:`UsageError` (code ``model_in_use``). For
-    several threads open the model once in each; the file's pages are shared.
+    Any thread may call it: calls take turns, each in the thread that makes it, so one interpreter never runs twice at once. To compute on
+    several frames at the same time open the model several times; the file's pages are shared, the arena is not. A process that was forked
+    while the model was open cannot use it (the interpreter's threads stay behind): calls there raise :class:`UsageError` (``model_forked``).
     """
 
     def __init__(
@@ -85,6 +91,9 @@ class Model:
         self._joins = tuple(joins)
         self._backend = backend
         self._running = threading.Lock()
+        self._starting = threading.Lock()
+        self._pid = os.getpid()
+        self._submitter: Optional[Submitter] = None
         self._slots = [_Slot(spec, np.dtype(spec.dtype), spec.shape[:1] == (1,)) for spec in inputs]
 
     @classmethod
@@ -139,20 +148,18 @@ class Model:
         does not touch them.
 
         Raises :class:`DataError` for a wrong name, shape or type, for NaN in a quantised input, and for input that an operator
-        refuses; :class:`UsageError` when the model is closed or another thread is running it.
+        refuses; :class:`UsageError` when the model is closed or was opened by the process that this one was forked from.
         """
-        if not self._running.acquire(blocking=False):
-            raise UsageError(
-                "this model is running in another thread",
-                code="model_in_use",
-                hint="open the model once in every thread that uses it",
-            )
-        try:
-            without_batch = self._fill(x, raw=raw)
-            self._backend.invoke()
-            results = [self._result(position, raw) for position in range(len(self.parts))]
-        finally:
-            self._running.release()
+        if self._pid != os.getpid():
+            raise _forked()
+        with self._running:
+            return self._answer(x, raw)
+
+    def _answer(self, x: Any, raw: bool) -> Any:
+        """One inference, by whoever holds the lock."""
+        without_batch = self._fill(x, raw=raw)
+        self._backend.invoke()
+        results = [self._result(position, raw) for position in range(len(self.parts))]
         specs = self.parts if raw else self.outputs
         if self._joins and not raw:
             results = join(self._joins, {spec.name: result for spec, result in zip(self.parts, results)})
@@ -162,14 +169,51 @@ class Model:
             return results[0]
         return {spec.name: result for spec, result in zip(specs, results)}
 
+    def submit(self, x: Any, *, raw: bool = False, wait: bool = True) -> Future[Any]:
+        """The same as a call, later: a future of its result. Inferences run one after the other in a thread of the model's own.
+
+        At most 16 wait; one more waits here for its turn, or with ``wait=False`` raises :class:`ModelBusyError`. What is attached with
+        ``add_done_callback`` runs in another thread than inferences do. In a coroutine: ``await asyncio.wrap_future(model.submit(x))``.
+        """
+        from edgekit.runtime.submit import Submitter
+
+        if self._pid != os.getpid():
+            raise _forked()
+        with self._starting:
+            if self._submitter is None:
+                self._submitter = Submitter()
+            submitter = self._submitter
+        return submitter.submit(lambda: self(x, raw=raw), wait=wait)
+
+    def stream(
+        self,
+        frames: Iterable[Any],
+        *,
+        policy: Policy,
+        preprocess: Optional[Callable[[Any], Any]] = None,
+        workers: int = 1,
+    ) -> Stream:
+        """The results of ``frames`` (a camera, a generator, a list) in their order: see :class:`edgekit.runtime.stream.Stream`.
+
+        ``policy`` says what becomes of frames that come faster than the model computes: "latest" leaves out all but the newest, "all"
+        makes ``frames`` wait, "reject" ends the stream with :class:`ModelBusyError`. ``preprocess`` makes the model's input of a frame, in
+        ``workers`` threads of its own.
+        """
+        from edgekit.runtime.stream import Stream
+
+        if self._pid != os.getpid():
+            raise _forked()
+        return Stream(self, frames, policy=policy, preprocess=preprocess, workers=workers)
+
     def close(self) -> None:
-        """Frees the interpreter; calling it twice is harmless. Raises :class:`UsageError` while another thread is running it."""
-        if not self._running.acquire(blocking=False):
-            raise UsageError("this model is running in another thread and cannot be closed", code="model_in_use")
-        try:
+        """Frees the interpreter after the call that is running; calling it twice is harmless. What was submitted and has not begun is cancelled."""
+        if self._pid != os.getpid():
+            return  # the interpreter belongs to the parent, and so may the lock
+        submitter = self._submitter
+        if submitter is not None:
+            submitter.close()
+        with self._running:
             self._backend.close()
-        finally:
-            self._running.release()
 
     def __enter__(self) -> Model:
         return self
@@ -219,6 +263,14 @@ class Model:
         if quant is not None and not raw:
             array = dequantize(array, scale=quant.scale, zero_point=quant.zero_point)
         return array
+
+
+def _forked() -> UsageError:
+    return UsageError(
+        "this process was forked from the one that opened the model, and the interpreter's threads stayed there",
+        code="model_forked",
+        hint="open the model in the process that uses it, or start processes with multiprocessing's 'spawn'",
+    )
 
 
 def _fingerprint(model: ModelSource) -> Tuple[str, int]:
