@@ -17,6 +17,7 @@ from edgekit import child
 from edgekit.calibrate.ranges import Ranges
 from edgekit.errors import ConversionError, UnsupportedModelError
 from edgekit.intake import tflite
+from edgekit.quantize import divisors
 from edgekit.quantize.recipe import Quantization
 
 ENGINE = "litert-quantizer"
@@ -44,6 +45,7 @@ def quantize(
                 "int8": str(target),
                 "ranges": None if ranges is None else {k: list(v) for k, v in ranges.by_tensor.items()},
                 "scheme": asdict(scheme),
+                "left_float": [] if ranges is None else _left_float(float_path, ranges, scheme),
             }
         )
     )
@@ -58,6 +60,11 @@ def quantize(
     # Read again and written again: the engine's own writer leaves weights off the 16-byte boundaries that the schema demands.
     tflite.write(tflite.read(target), target)
     return target
+
+
+def _left_float(float_path: Path, ranges: Ranges, scheme: Quantization) -> tuple[str, ...]:
+    """Results of divisions that would be by zero."""
+    return divisors.reaching_zero(float_path, ranges.by_tensor, levels=32767 if scheme.activations == "int16" else 255)
 
 
 def _carried_out(request: Path, work: Path, timeout_s: float) -> dict[str, Any]:

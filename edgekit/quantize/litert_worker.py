@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -24,8 +25,17 @@ def quantize(request: dict[str, Any]) -> dict[str, Any]:
         engine.update_quantization_recipe(
             ".*", qtyping.TFLOperationName[operator], algorithm_key=algorithm_manager.AlgorithmName.NO_QUANTIZE
         )
+    for result in request[
+        "left_float"
+    ]:  # the engine knows an operator by the names of its results, each followed by a semicolon
+        engine.update_quantization_recipe(
+            f"^{re.escape(result)};?$",
+            qtyping.TFLOperationName.DIV,
+            algorithm_key=algorithm_manager.AlgorithmName.NO_QUANTIZE,
+        )
+    # Without axes: the engine takes such a scale for a constant of any rank, and one of shape (1, 1) for those of rank 2 alone.
     ranges = request["ranges"] and {
-        name: {"min": np.array([[low]], np.float32), "max": np.array([[high]], np.float32)}
+        name: {"min": np.array(low, np.float32), "max": np.array(high, np.float32)}
         for name, (low, high) in request["ranges"].items()
     }
     result = engine.quantize(ranges, enable_progress_bar=False, enable_progress_report=False)
