@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgekit.report import metric as metrics
 from edgekit.report.corrections_view import corrections_section
 from edgekit.report.islands_view import islands_section
 from edgekit.report.next_steps import advise_bundle
 from edgekit.report.page import Banner, Bar, Chapter, Grid, Section, facts_grid
 from edgekit.report.quantity import decibel_text, digits, duration_text, interval_text, share_text, size_text
+from edgekit.report.scheme import scheme_name
 from edgekit.report.table import bundle_table, is_float_bundle
 
 MARKS = {"failed": "bad", "undecided": "warn"}
@@ -30,8 +32,8 @@ def bundle_chapter(report: Mapping[str, Any]) -> Chapter:
     sections = (
         _gates(verification),
         _parity(_object(verification.get("parity"))),
-        _int8(_object(verification.get("int8"))),
-        None if is_float_bundle(manifest) else _accuracy(_object(verification.get("accuracy"))),
+        _int8(_object(verification.get("int8")), scheme_name(manifest)),
+        None if is_float_bundle(manifest) else _accuracy(_object(verification.get("accuracy")), scheme_name(manifest)),
         operators_section(verification),
         islands_section(manifest),
         _io(manifest),
@@ -156,7 +158,7 @@ def _rewrites(rewrites: Mapping[str, Any]) -> Section | None:
     return Section("rewrites", "Rewrites", (said,), grids=(Grid(("pass", "what it changed"), rows[:LONGEST_LIST]),))
 
 
-def _int8(int8: Mapping[str, Any]) -> Section | None:
+def _int8(int8: Mapping[str, Any], scheme: str) -> Section | None:
     if not int8:
         return None
     rows = []
@@ -178,11 +180,11 @@ def _int8(int8: Mapping[str, Any]) -> Section | None:
             )
         )
     headers = ("output", "SQNR", "mean slice", "worst slice", "worst sample", "constant slices", "same answer as float")
-    said = f"The integer model against the float one on {int8.get('samples', '?')} inputs that did not calibrate it."
+    said = f"The {scheme} model against the float one on {int8.get('samples', '?')} inputs that did not calibrate it."
     if parts:
         said += " Outputs that are delivered in parts come first as they are once joined, then each part with its own slices."
     return Section(
-        "int8", "What the integers cost", (said,), grids=(Grid(headers, tuple(rows), frozenset({1, 2, 4, 5})),)
+        "int8", "What the quantisation costs", (said,), grids=(Grid(headers, tuple(rows), frozenset({1, 2, 4, 5})),)
     )
 
 
@@ -191,16 +193,22 @@ def _shares(estimate: Mapping[str, Any]) -> str:
     return interval_text(None if low is None else share_text(low), None if high is None else share_text(high))
 
 
-def _accuracy(accuracy: Mapping[str, Any]) -> Section | None:
+def _accuracy(accuracy: Mapping[str, Any], scheme: str) -> Section | None:
     if not accuracy:
         return Section("accuracy", "Accuracy", ("Not measured: no labelled data were given.",))
-    bars = []
-    for name in ("float", "int8"):
-        estimate = _object(accuracy.get(name))
-        value = estimate.get("value")
-        if isinstance(value, (int, float)):
-            bars.append(Bar(name, f"{share_text(value)} {_shares(estimate)}", max(0.0, min(1.0, float(value)))))
-    said = [f"{accuracy.get('metric', 'accuracy')} on {accuracy.get('count', '?')} labelled samples."]
+    sides = [(scheme if name == "int8" else name, _object(accuracy.get(name))) for name in ("float", "int8")]
+    known = [(name, side, float(side["value"])) for name, side in sides if _number(side.get("value"))]
+    most = 1.0 if metrics.is_share(accuracy) else max((abs(value) for _, _, value in known), default=1.0) or 1.0
+    bars = [
+        Bar(
+            name,
+            f"{metrics.figure_text(accuracy, value)} {metrics.figure_interval(accuracy, side)}",
+            max(0.0, min(1.0, value / most)),
+        )
+        for name, side, value in known
+    ]
+    better = "" if accuracy.get("higher_is_better", True) else " Less is better."
+    said = [f"{metrics.title(accuracy)} on {accuracy.get('count', '?')} labelled samples.{better}"]
     if accuracy.get("lost") is not None and accuracy.get("gained") is not None:
         said.append(f"{accuracy['lost']} right answers were lost and {accuracy['gained']} were gained.")
     if accuracy.get("source"):

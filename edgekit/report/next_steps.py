@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edgekit.report import metric as metrics
 from edgekit.report.kernels import PLAIN_RATE, macs_per_cycle, set_up_text
 from edgekit.report.quantity import cause_text, counted, digits, latency_text, share_text
 from edgekit.report.summary import FLOAT, CauseFinding, NotEnough, RunSummary
@@ -130,7 +131,7 @@ def _slower_than_float(summary: RunSummary) -> Advice | None:
     ran = f"; it ran with {set_up_text(summary, summary.main)}" if summary.main is not None else ""
     return Advice(
         f"int8_{speedup.verdict}",
-        "Find out where the integer model loses its time",
+        f"Find out where the {main_label(summary.kind, summary.manifest)} model loses its time",
         f"it runs at {digits(speedup.ratio)}x the speed of the float one; {speedup.reason}{ran}",
         "edgekit inspect BUNDLE",
     )
@@ -139,7 +140,8 @@ def _slower_than_float(summary: RunSummary) -> Advice | None:
 def _plain_kernels(summary: RunSummary) -> Advice | None:
     """An interpreter whose kernels do no more than plain code would, told by what they do in a clock cycle."""
     for variant in summary.variants:
-        kind = "float" if variant.name == FLOAT or main_label(summary.kind, summary.manifest) == "float" else "int8"
+        computes_float = main_label(summary.kind, summary.manifest) in (FLOAT, "float16")
+        kind = "float" if variant.name == FLOAT or computes_float else "int8"
         rate = macs_per_cycle(summary, variant)
         if rate is not None and rate < PLAIN_RATE[kind]:
             return Advice(
@@ -313,14 +315,14 @@ def _not_quantised(verification: Mapping[str, Any]) -> Advice:
 
 def _accuracy_drop(verification: Mapping[str, Any]) -> Advice | None:
     accuracy = verification.get("accuracy") or {}
-    difference = accuracy.get("difference_points") or {}
-    high = difference.get("high")
-    if high is None or high >= 0.0:
+    found = metrics.loss(accuracy)
+    if found is None:
         return None
+    unit = "points" if metrics.is_share(accuracy) else f"of {metrics.title(accuracy)}"
     return Advice(
         "accuracy_drop",
         "Find the operators that cost the accuracy",
-        f"int8 loses {digits(-difference['value'])} points, and at least {digits(-high)} with 95 % confidence",
+        f"quantisation costs {digits(found[0])} {unit}, and at least {digits(found[1])} with 95 % confidence",
         "edgekit inspect BUNDLE",
     )
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.report import metric as metrics
 from edgekit.report.downsample import Envelope, envelope_of
 from edgekit.report.folder import RunFolder, mapping, number
 from edgekit.report.histogram import distribution_of
 from edgekit.report.quantity import BYTES_PER_MB, cause_text, latency_unit
+from edgekit.report.scheme import scheme_name
 from edgekit.report.summary import FLOAT, MAIN, NotEnough, RunSummary, ThrottleVerdict
 from edgekit.report.table import variant_label
 from edgekit.report.thermal import SensorSeries, series_of
@@ -342,11 +344,12 @@ def memory_by_stage(summary: RunSummary) -> Figure | None:
 
 
 def accuracy(manifest: Mapping[str, Any]) -> Figure | None:
-    """Accuracy of the float and the integer model on the same labelled samples, with their intervals."""
+    """The metric of the float and the quantised model on the same labelled samples, with their intervals."""
     facts = mapping(mapping(manifest.get("verification")).get("accuracy"))
+    factor, unit = (100.0, ", %") if metrics.is_share(facts) else (1.0, "")
     points = []
-    for name, colour in (("float", ORANGE), ("int8", BLUE)):
-        estimate = mapping(facts.get(name))
+    for name, side, colour in (("float", "float", ORANGE), (scheme_name(manifest), "int8", BLUE)):
+        estimate = mapping(facts.get(side))
         value, low, high = (number(estimate.get(key)) for key in ("value", "low", "high"))
         if value is not None:
             points.append((name, colour, value, low if low is not None else value, high if high is not None else value))
@@ -356,15 +359,15 @@ def accuracy(manifest: Mapping[str, Any]) -> Figure | None:
         {
             "type": "scatter",
             "mode": "markers",
-            "x": [round(value * 100.0, 3)],
+            "x": _rounded([value * factor]),
             "y": [name],
             "name": name,
             "marker": {"color": colour, "size": 11},
             "error_x": {
                 "type": "data",
                 "symmetric": False,
-                "array": [round((high - value) * 100.0, 3)],
-                "arrayminus": [round((value - low) * 100.0, 3)],
+                "array": _rounded([(high - value) * factor]),
+                "arrayminus": _rounded([(value - low) * factor]),
                 "color": colour,
                 "thickness": 2,
                 "width": 6,
@@ -373,7 +376,7 @@ def accuracy(manifest: Mapping[str, Any]) -> Figure | None:
         for name, colour, value, low, high in points
     ]
     layout = {
-        "xaxis": {"title": {"text": f"{plot_text(facts.get('metric', 'accuracy'))}, %"}},
+        "xaxis": {"title": {"text": f"{plot_text(metrics.title(facts))}{unit}"}},
         "yaxis": {"type": "category", "autorange": "reversed"},
         "showlegend": False,
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAIN = "model"
-"""The variant that the run is about (the bundle's integer model, or whatever file was given)."""
+"""The variant that the run is about (the bundle's quantised model, or whatever file was given)."""
 FLOAT = "float"
 """The float model that was interleaved with it, if any."""
 

@@ -1,4 +1,4 @@
-"""The one table: float against int8, every row measured or saying how to measure it.
+"""The one table: float against the quantised model, every row measured or saying how to measure it.
 
 Plain rows, so that the page, the terminal and ``--json`` show the same numbers.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edgekit.report import metric as metrics
 from edgekit.report.quantity import (
     BYTES_PER_MB,
     cause_text,
@@ -22,8 +23,8 @@ from edgekit.report.quantity import (
     share_text,
     size_text,
 )
+from edgekit.report.scheme import FLOAT, QUANTISED, scheme_name
 from edgekit.report.summary import (
-    FLOAT,
     MAIN,
     CauseFinding,
     NotEnough,
@@ -99,21 +100,16 @@ def not_measured(how: str, *, text: str = "not measured") -> Cell:
 
 def is_float_bundle(manifest: Mapping[str, Any] | None) -> bool:
     """Whether the bundle's recipe quantised nothing: its only model is the float one."""
-    recipe = (manifest or {}).get("recipe")
-    return isinstance(recipe, Mapping) and "quantize" in recipe and recipe["quantize"] is None
+    return scheme_name(manifest) == FLOAT
 
 
 def main_label(kind: str, manifest: Mapping[str, Any] | None) -> str:
-    """What the main column is called: ``int8`` when it is known to be the bundle's integer model, ``float`` when the bundle has
-    nothing else, else ``model``.
-    """
-    if is_float_bundle(manifest):
-        return FLOAT
-    return "int8" if kind == "bundle" or manifest is not None else "model"
+    """What the main column is called: of a bundle what its recipe made (:func:`scheme_name`), else ``model``."""
+    return scheme_name(manifest) if kind == "bundle" or manifest is not None else "model"
 
 
 def variant_label(name: str, summary: RunSummary) -> str:
-    """What a variant is called: ``int8``, ``float``, ``2 threads``, or the second model's name with ``(other)``."""
+    """What a variant is called: as :func:`main_label` has it, ``float``, ``2 threads``, or the second model's name with ``(other)``."""
     if name == FLOAT:
         return FLOAT
     if name == MAIN:
@@ -137,7 +133,7 @@ def run_table(summary: RunSummary) -> Table:
     rows += [_percentile_row(summary, percent) for percent in TABLE_PERCENTS]
     rows += [_throughput_row(summary), _memory_row(summary)]
     rows.append(Row("throttling", "throttling", (BLANK, throttling_cell(summary), BLANK)))
-    if label != "int8" and summary.float_variant is None:
+    if label not in QUANTISED and summary.float_variant is None:
         alone = tuple(Row(row.key, row.label, row.cells[1:2]) for row in rows)
         return Table(summary.model, (label,), alone, notes)
     return Table(f"Float against {label}", (FLOAT, label, "change"), tuple(rows), notes)
@@ -165,7 +161,7 @@ def turns_table(summary: RunSummary) -> Table | None:
 
 
 def bundle_table(manifest: Mapping[str, Any]) -> Table:
-    """Float against int8 as far as the workstation knows it: speed and memory are the board's to measure.
+    """Float against the quantised model as far as the workstation knows it: speed and memory are the board's to measure.
 
     One column where nothing was quantised.
     """
@@ -181,7 +177,8 @@ def bundle_table(manifest: Mapping[str, Any]) -> Table:
         rows.append(Row(percentile_name(percent), _latency_label(percent), (float_pending, pending, BLANK)))
     rows.append(Row("throughput", "throughput", (float_pending, pending, BLANK)))
     rows.append(Row("peak_memory", "peak memory", (float_pending, pending, BLANK)))
-    return Table("Float against int8", (FLOAT, "int8", "change"), tuple(rows), RUN_NOTES[:1])
+    label = scheme_name(manifest)
+    return Table(f"Float against {label}", (FLOAT, label, "change"), tuple(rows), RUN_NOTES[:1])
 
 
 def _float_table(manifest: Mapping[str, Any]) -> Table:
@@ -241,17 +238,25 @@ def _quality_rows(manifest: Mapping[str, Any] | None) -> list[Row]:
 def _accuracy_row(accuracy: Mapping[str, Any] | None) -> Row:
     if not accuracy:
         return Row("accuracy", "accuracy", (not_measured(HOW_ACCURACY), not_measured(HOW_ACCURACY), BLANK))
-    metric, count = str(accuracy.get("metric", "accuracy")), accuracy.get("count")
+    count, unit = accuracy.get("count"), "points" if metrics.is_share(accuracy) else ""
     difference = accuracy.get("difference_points") or {}
     change = BLANK
     if isinstance(difference.get("value"), (int, float)):
-        low, high = difference.get("low"), difference.get("high")
-        detail = interval_text(None if low is None else f"{low:+.1f}", None if high is None else f"{high:+.1f}")
-        change = Cell(
-            f"{difference['value']:+.1f} points", detail, value=difference["value"], low=low, high=high, unit="points"
-        )
-    label = f"{metric} accuracy" + (f", {count} samples" if count is not None else "")
-    return Row("accuracy", label, (_share_cell(accuracy.get("float")), _share_cell(accuracy.get("int8")), change))
+        value, low, high = difference["value"], difference.get("low"), difference.get("high")
+        ends = (None if end is None else metrics.change_text(accuracy, end) for end in (low, high))
+        said = f"{metrics.change_text(accuracy, value)} {unit}".strip()
+        change = Cell(said, interval_text(*ends), value=value, low=low, high=high, unit=unit)
+    label = metrics.title(accuracy) + (f", {count} samples" if count is not None else "")
+    return Row("accuracy", label, (*(_figure_cell(accuracy, side) for side in ("float", "int8")), change))
+
+
+def _figure_cell(accuracy: Mapping[str, Any], side: str) -> Cell:
+    """One model's figure, in percent where it is a share."""
+    estimate = accuracy.get(side)
+    if not estimate or estimate.get("value") is None or metrics.is_share(accuracy):
+        return _share_cell(estimate)
+    text, detail = metrics.figure_text(accuracy, estimate["value"]), metrics.figure_interval(accuracy, estimate)
+    return Cell(text, detail, value=estimate["value"], low=estimate.get("low"), high=estimate.get("high"))
 
 
 def _agreement_row(outputs: Sequence[Mapping[str, Any]] | None) -> Row:

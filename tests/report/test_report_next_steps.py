@@ -106,7 +106,7 @@ def test_a_significant_drop(make_manifest: MakeManifest) -> None:
     assert "accuracy_drop" not in {advice.key for advice in advise_manifest(manifest)}  # its interval reaches zero
     manifest["verification"]["accuracy"]["difference_points"] = {"value": -4.0, "low": -6.1, "high": -1.9}
     found = {advice.key: advice for advice in advise_manifest(manifest)}
-    assert "loses 4.00 points, and at least 1.90" in found["accuracy_drop"].reason
+    assert "costs 4.00 points, and at least 1.90" in found["accuracy_drop"].reason
 
 
 def test_float_operators_and_missing_labels(make_manifest: MakeManifest) -> None:
