@@ -84,9 +84,9 @@ def _constant_slices(outputs: Sequence[OutputInt8], limit: int) -> GateResult:
     dead = sum(output.constant_slices for output in outputs)
     worst = max(outputs, key=lambda output: output.constant_slices)
     message = (
-        f"{worst.constant_slices} slices of output {worst.name!r} never change in int8, though they do in float"
+        f"{worst.constant_slices} slices of output {worst.name!r} never change once quantised, though they do in float"
         if dead
-        else "every slice that varies in float varies in int8"
+        else "every slice that varies in float varies once quantised"
     )
     return GateResult(
         "no-dead-slices", Verdict.PASSED if dead <= limit else Verdict.FAILED, float(dead), float(limit), message
@@ -118,7 +118,7 @@ def _accuracy(accuracy: Accuracy, limit_points: float) -> GateResult:
     figures = (f"{side.value:.2%}" if points else f"{side.value:.4g}" for side in (accuracy.int8, accuracy.float))
     number, unit = ("{:+.2f}", " points") if points else ("{:+.3g}", "")
     change, low, high = (number.format(end) for end in (drop.value, drop.low, drop.high))
-    message = "{}: int8 {}, float {}: ".format(accuracy.metric, *figures)
+    message = "{}: quantised {}, float {}: ".format(accuracy.metric, *figures)
     message += f"{change}{unit} (95 % interval {low} to {high}) on {accuracy.count} samples"
     if verdict is Verdict.UNDECIDED:
         more = more_samples(accuracy, limit)
