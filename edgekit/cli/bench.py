@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source", metavar="BUNDLE_OR_TFLITE", type=options.PATH)
+@click.argument("other", metavar="[OTHER]", type=options.PATH, required=False)
 @fleet.device_option
+@click.option("--interleave", is_flag=True, help="Run OTHER in turns with the first, and say which is faster.")
+@click.option("--allow-undecided", is_flag=True, help="With --interleave: exit with 0 when the run cannot tell.")
 @click.option("--duration", help="Sustained time for each model, like 30s or 5m.  [default: 30s]")
 @click.option("--count", type=int, metavar="N", help="End after N inferences of each model instead.")
 @click.option(
@@ -54,7 +57,10 @@ if TYPE_CHECKING:
 @options.output_options
 def bench(
     source: Path,
+    other: Path | None,
     device: str,
+    interleave: bool,
+    allow_undecided: bool,
     duration: str | None,
     count: int | None,
     until_steady: bool,
@@ -81,8 +87,9 @@ def bench(
     \b
     edgekit bench fashion.bundle --duration 10s --with-float
     edgekit bench fashion.bundle/model.tflite --duration 5s --threads 1,2
-    edgekit bench fashion.bundle --count 2000 --percentile p99 --rate 500/s
+    edgekit bench fashion.bundle --count 500 --rate 200/s --arrivals poisson
     edgekit bench fashion.bundle --duration 5s --json
+    edgekit bench fashion.bundle fashion.bundle/float.tflite --interleave --duration 20s --allow-undecided
     """
     from edgekit.bench import BenchInterrupted, run_benchmark
     from edgekit.bench.protocol import parse_threads
@@ -98,10 +105,12 @@ def bench(
         until_steady=until_steady,
         no_cooldown=no_cooldown,
     )
+    if interleave != (other is not None):
+        raise UsageError("two models are measured in turns, and only so", hint="edgekit bench A B --interleave")
     first, *others = parse_threads(threads)
     bar = show.Bar(quiet=quiet or as_json)
     ends_by_itself = count is None and not until_steady
-    turns = (2 if with_float else 1) + len(others)
+    turns = (2 if with_float else 1) + len(others) + interleave
     bar.stage(f"{source.name} on {device}", round(seconds) * turns if ends_by_itself else None)
 
     def work(link: Link) -> Path:
@@ -112,6 +121,7 @@ def bench(
             duration_s=seconds,
             threads=first,
             more_threads=tuple(others),
+            other=other,
             protocol=_with_limit(protocol, link.name),
             with_float=with_float,
             runs_dir=runs,
@@ -126,8 +136,23 @@ def bench(
     except BenchInterrupted as stop:
         raise interrupted(stop) from stop
     if len(outcomes) == 1 and outcomes[0].result is not None:
+        if interleave:
+            return _show_turns(outcomes[0].result, as_json, allow_undecided)
         return show_run(outcomes[0].result, as_json)
     return _show_runs(outcomes, as_json)
+
+
+def _show_turns(folder: Path, as_json: bool, allow_undecided: bool) -> int:
+    """The run, unless one JSON document is wanted, and then which of its two models is faster."""
+    from edgekit.cli.compare import show_comparison
+    from edgekit.report.comparing import compare_in_turns
+    from edgekit.report.html import write_run_report
+
+    if as_json:
+        write_run_report([folder], folder / "report.html")
+    else:
+        show_run(folder, as_json)
+    return show_comparison(compare_in_turns(folder), as_json, allow_undecided)
 
 
 def _protocol(

@@ -31,6 +31,7 @@ VERBS = {
     "jobs": "The benchmarks on boards that are running or wait to be collected.",
     "collect": "Bring home a benchmark that was left on a board.",
     "cancel": "End a benchmark on a board early.",
+    "compare": "Say whether one run or model is faster than another, or that it cannot be told.",
     "report": "Write one offline HTML page about one run or several.",
     "device": "Add, list, look at, prepare or remove the boards that are reached over SSH.",
     "frontend": "Add, list or remove converter environments.",

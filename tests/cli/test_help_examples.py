@@ -13,7 +13,7 @@ from command_line import run
 
 from edgekit.cli.main import VERBS, cli
 
-ORDER = ("frontend", "inspect", "convert", "verify", "bench", "report")
+ORDER = ("frontend", "inspect", "convert", "verify", "bench", "compare", "report")
 ON_A_BOARD = ("device", "push", "rollback", "sign", "jobs", "attach", "collect", "cancel", "doctor")
 """Their examples name boards of a user who is not here: those are read here, and run against boards that are in the verbs' own tests."""
 NEEDS_A_BUNDLE = re.compile(r"^edgekit inspect \S*\.bundle")
