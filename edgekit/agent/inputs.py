@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgekit.errors import DataError
 from edgekit.runtime.backend import Backend, TensorDetail
-from edgekit.runtime.tensors import quantize
+from edgekit.runtime.golden import golden_samples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,37 +45,7 @@ def choose_feed(backend: Backend, *, golden: Optional[str], names: Mapping[str, 
 
 def golden_feed(backend: Backend, *, golden: str, names: Mapping[str, str]) -> Feed:
     """The ``input/NAME`` arrays of a bundle's ``golden.npz``: real numbers in the delivered layout, first axis the pairs."""
-    if not os.path.isfile(golden):
-        raise DataError(f"{golden} does not exist")
-    columns: List[List[NDArray[Any]]] = []
-    with np.load(golden, allow_pickle=False) as archive:
-        for detail in backend.inputs:
-            key = _golden_key(detail, backend.inputs, names, archive.files)
-            columns.append([_as_tensor(pair, detail) for pair in archive[key]])
-    if not columns or not columns[0]:
-        raise DataError("the golden file holds no input")
-    return Feed("golden", tuple(zip(*columns)))
-
-
-def _golden_key(
-    detail: TensorDetail, inputs: Sequence[TensorDetail], names: Mapping[str, str], keys: Sequence[str]
-) -> str:
-    key = "input/" + names.get(detail.name, detail.name)
-    if key in keys:
-        return key
-    there = [key for key in keys if key.startswith("input/")]
-    if len(inputs) == 1 and len(there) == 1:
-        return there[0]  # one input, one array: no name is needed to pair them
-    raise DataError(f"no golden array for input {detail.name!r}")
-
-
-def _as_tensor(values: NDArray[Any], detail: TensorDetail) -> NDArray[Any]:
-    if values.size != int(np.prod(detail.shape)):
-        raise DataError(f"input {detail.name!r} has shape {list(detail.shape)}, the golden one {list(values.shape)}")
-    values = values.reshape(detail.shape)
-    if detail.is_quantized and values.dtype.kind == "f":
-        return quantize(values, scale=detail.scale, zero_point=detail.zero_point, dtype=detail.dtype)
-    return np.ascontiguousarray(values, dtype=detail.dtype)
+    return Feed("golden", golden_samples(backend, golden=golden, names=names))
 
 
 def random_feed(backend: Backend, *, seed: int) -> Feed:

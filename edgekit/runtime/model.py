@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import threading
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 from edgekit.errors import DataError, ModelFileError, UsageError
 from edgekit.runtime.backend import Backend, Delegation, ModelSource, cpu_cores, open_backend
 from edgekit.runtime.join import join
-from edgekit.runtime.naming import BundleFiles, describe, read_bundle
+from edgekit.runtime.naming import BundleFiles, describe, fingerprint, read_bundle
 from edgekit.runtime.tensors import dequantize, quantize
 from edgekit.values import IoSpec, Joined, Preprocessing
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from edgekit.runtime.stream import Policy, Stream
     from edgekit.runtime.submit import Submitter
+    from edgekit.runtime.swap import Swapped, Watcher
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +94,8 @@ class Model:
         self._starting = threading.Lock()
         self._pid = os.getpid()
         self._submitter: Optional[Submitter] = None
+        self._watcher: Optional[Watcher] = None
+        self._closed = False
         self._slots = [_Slot(spec, np.dtype(spec.dtype), spec.shape[:1] == (1,)) for spec in inputs]
 
     @classmethod
@@ -109,7 +111,7 @@ class Model:
             bundle = read_bundle(Path(path))
             path = bundle.model
         opened = open_backend(path, threads=threads, backend=backend)
-        sha256, size_bytes = _fingerprint(path)
+        sha256, size_bytes = fingerprint(path)
         if bundle is not None and sha256 != bundle.sha256:
             raise ModelFileError(
                 f"{bundle.model} has sha256 {sha256[:12]}..., its manifest says {bundle.sha256[:12]}...",
@@ -205,6 +207,37 @@ class Model:
             raise _forked()
         return Stream(self, frames, policy=policy, preprocess=preprocess, workers=workers)
 
+    def swap(self, path: ModelSource) -> None:
+        """Goes over to the model at ``path`` between two calls. It is opened, warmed and held against its golden pairs beside the old one,
+        which goes on answering meanwhile, and for good when that fails.
+
+        Raises what :meth:`open` does, and :class:`ModelFileError` when the new one answers otherwise than where it was made
+        (``golden_differs``) or takes or gives something else than the old one (``swap_differs``).
+        """
+        from edgekit.runtime.swap import open_beside
+
+        new = open_beside(path, self)
+        with self._running:
+            if self._closed:
+                new.close()
+                raise UsageError("the model is closed", code="model_closed")
+            old = self._backend
+            for name in _OF_ONE_MODEL:
+                setattr(self, name, getattr(new, name))
+        old.close()
+
+    def watch(self, link: str, *, every_s: float = 1.0, on_swap: Optional[Callable[[Swapped], None]] = None) -> None:
+        """Follows ``link``, such as ``~/.edgekit/apps/NAME/current``: whenever it points elsewhere the model there is swapped in.
+
+        ``on_swap`` is told of each attempt in the watching thread; one that fails is logged, and not tried again until the link changes.
+        """
+        from edgekit.runtime.swap import Watcher
+
+        with self._starting:
+            if self._watcher is not None:
+                raise UsageError("the model watches a link already", code="watching_already")
+            self._watcher = Watcher(self, link, every_s=every_s, on_swap=on_swap)
+
     def close(self) -> None:
         """Frees the interpreter after the call that is running; calling it twice is harmless. What was submitted and has not begun is cancelled."""
         if self._pid != os.getpid():
@@ -212,7 +245,10 @@ class Model:
         submitter = self._submitter
         if submitter is not None:
             submitter.close()
+        if self._watcher is not None:
+            self._watcher.close()
         with self._running:
+            self._closed = True
             self._backend.close()
 
     def __enter__(self) -> Model:
@@ -265,25 +301,16 @@ class Model:
         return array
 
 
+_OF_ONE_MODEL = ("inputs", "parts", "outputs", "info", "preprocessing", "_joins", "_backend", "_slots")
+"""What belongs to the model that is running, and goes when another takes its place."""
+
+
 def _forked() -> UsageError:
     return UsageError(
         "this process was forked from the one that opened the model, and the interpreter's threads stayed there",
         code="model_forked",
         hint="open the model in the process that uses it, or start processes with multiprocessing's 'spawn'",
     )
-
-
-def _fingerprint(model: ModelSource) -> Tuple[str, int]:
-    """sha256 and size in bytes."""
-    if isinstance(model, bytes):
-        return hashlib.sha256(model).hexdigest(), len(model)
-    digest = hashlib.sha256()
-    size_bytes = 0
-    with open(model, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-            size_bytes += len(block)
-    return digest.hexdigest(), size_bytes
 
 
 def _with_leading_axis(array: NDArray[Any], spec: IoSpec) -> NDArray[Any]:

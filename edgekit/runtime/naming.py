@@ -6,6 +6,7 @@ A bundle's manifest knows the names of the source model; a bare ``.tflite`` may 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -14,7 +15,7 @@ from edgekit.errors import ModelFileError
 from edgekit.values import SCHEMA, IoSpec, Joined, Preprocessing, QuantParams
 
 if TYPE_CHECKING:
-    from edgekit.runtime.backend import Backend, TensorDetail
+    from edgekit.runtime.backend import Backend, ModelSource, TensorDetail
 
 MODEL_FILE = "model.tflite"
 REJECTED_FILE = "rejected.tflite"
@@ -62,6 +63,19 @@ def read_bundle(folder: Path) -> BundleFiles:
         raise ModelFileError(
             f"{folder / MANIFEST_FILE} lacks a part or has a wrong one: {error}", code="bundle_damaged"
         ) from error
+
+
+def fingerprint(model: ModelSource) -> Tuple[str, int]:
+    """sha256 and size in bytes of a model file, or of its bytes."""
+    if isinstance(model, bytes):
+        return hashlib.sha256(model).hexdigest(), len(model)
+    digest = hashlib.sha256()
+    size_bytes = 0
+    with open(model, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+            size_bytes += len(block)
+    return digest.hexdigest(), size_bytes
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
