@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
-import zipfile
 from typing import Any, Dict, Mapping
 
-from edgekit.agent.store import Store, free_bytes, read_json, sync_folder, write_json
+from edgekit.agent.store import SCHEMA, Store, free_bytes, read_json, sync_folder, write_json
 from edgekit.errors import JobError
-from edgekit.values import SCHEMA
 
 ENVIRONMENT_FILE = "edgekit-env.json"
 SPARE_BYTES = 16 << 20
@@ -30,6 +27,9 @@ def install(home: str, request: Mapping[str, Any]) -> Dict[str, Any]:
 
     It is not in use yet: :func:`use` does that. Returns its ``path``; ``missing`` names blobs that are not there or are damaged.
     """
+    import shutil
+    import zipfile
+
     path = os.path.join(home, "env", request["hash"])
     if os.path.exists(os.path.join(path, ENVIRONMENT_FILE)):
         return {"state": "unchanged", "path": path}
@@ -76,6 +76,8 @@ def use(home: str, name: str) -> None:
 
 
 def _unpack(wheel: str, folder: str) -> None:
+    import zipfile
+
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
             target = os.path.normpath(os.path.join(folder, entry.filename))

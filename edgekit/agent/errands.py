@@ -10,19 +10,15 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from edgekit.agent import environment
 from edgekit.agent.release import App
 from edgekit.agent.signature import KEY_FILE, required_key
-from edgekit.agent.store import Store, free_bytes, read_json, sweep
+from edgekit.agent.store import SCHEMA, Store, free_bytes, read_json, sweep
 from edgekit.errors import EdgekitError, JobError
-from edgekit.values import SCHEMA
 
 HEALTH_TIMEOUT_S = 120.0
 
@@ -67,6 +63,8 @@ def repair(home: str, request: Request) -> Dict[str, Any]:
 
 def health(home: str, request: Request) -> Dict[str, Any]:
     """The health of a bundle whose files are in the store, without a release."""
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix=".health-", dir=home) as folder:
         for name, file in request["files"].items():
             os.symlink(Store(home).path(file["sha256"]), os.path.join(folder, os.path.basename(name)))
@@ -112,6 +110,8 @@ def jobs(home: str, request: Request) -> Dict[str, Any]:
 
 def purge(home: str, request: Request) -> Dict[str, Any]:
     """Ends the benchmarks and removes the folder."""
+    import shutil
+
     for job in jobs(home, request)["jobs"]:
         if job["alive"]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -203,6 +203,7 @@ def _app(home: str, request: Request) -> App:
 
 def _checked(home: str, request: Request) -> Callable[[str], Dict[str, Any]]:
     """Checks a folder's health in a process of its own, in the environment that is in use: native code may crash."""
+    import tempfile
 
     def check(folder: str) -> Dict[str, Any]:
         known = environment.current_environment(home)
@@ -223,6 +224,8 @@ def _checked(home: str, request: Request) -> Callable[[str], Dict[str, Any]]:
 
 
 def _in_child(wanted: Request, variables: Dict[str, str]) -> Tuple[Dict[str, Any], List[str]]:
+    import subprocess
+
     command = [sys.executable, os.path.abspath(sys.argv[0]), "health"]
     try:
         done = subprocess.run(

@@ -14,16 +14,13 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import signal
-import subprocess
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from edgekit.agent.signature import NoCryptography, check_signature
-from edgekit.agent.store import Store, read_json, sync_folder, write_json
+from edgekit.agent.store import SCHEMA, Store, read_json, sync_folder, write_json
 from edgekit.errors import BoardBusyError, JobError, UsageError
-from edgekit.values import SCHEMA
 
 KEPT = 3
 """Releases that stay: the current one and those before it."""
@@ -76,6 +73,8 @@ class App:
 
         ``request`` has ``files`` (name to ``sha256`` and ``size_bytes``), ``restart``, ``restart_timeout_s``, ``require_signed`` and ``about``.
         """
+        import shutil
+
         with self._locked():
             repaired = self._repair()
             absent = self._store.damaged(list(request["files"].values()))
@@ -156,6 +155,8 @@ class App:
 
     def _make(self, request: Mapping[str, Any]) -> str:
         """A new release folder, which appears as a whole."""
+        import shutil
+
         os.makedirs(self._releases, exist_ok=True)
         for name in os.listdir(self._releases):
             if name.startswith(".new-"):  # of a push that was cut; nobody else is here
@@ -196,6 +197,8 @@ class App:
         return {"state": "failed", "stage": "restart", "restart": restarted, "restart_back": back, "current": before}
 
     def _undo(self, before: Optional[str], release: str, *, drop: bool) -> None:
+        import shutil
+
         if self.current() == release and before != release:
             if before is None:
                 os.unlink(os.path.join(self.folder, "current"))
@@ -237,6 +240,8 @@ class App:
 
     def _restart(self, release: str) -> Optional[Dict[str, Any]]:
         """What became of the app's own command, ended with all its children when its time is up; None when there is none."""
+        import subprocess
+
         known = read_json(os.path.join(self._releases, release, "release.json"))
         command = known.get("restart")
         if not command:
@@ -268,6 +273,8 @@ class App:
 
     def _prune(self) -> List[str]:
         """Removes all but the last three releases that were current one after the other."""
+        import shutil
+
         keep = set(self._stack()[-KEPT:])
         gone = [name for name in self.releases() if name not in keep]
         for name in gone:

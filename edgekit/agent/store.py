@@ -8,13 +8,14 @@ what seems to come from the future begins to age now.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
-import shutil
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set
+
+SCHEMA = 1
+"""Of what the agent keeps in its folder and answers; :mod:`edgekit.values` would take longer to import than most errands."""
 
 DAY_S = 86400.0
 BLOB_IDLE_S = DAY_S
@@ -70,6 +71,8 @@ class Store:
 
 def sha256_of(path: str) -> str:
     """The hash of a file's bytes. Raises OSError."""
+    import hashlib
+
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -131,7 +134,7 @@ def sweep(home: str, *, agent: str) -> List[str]:
             removed += _remove(path)
     for path in _idle(home, PROGRAM_IDLE_S):
         name = os.path.basename(path)
-        if re.fullmatch(r"agent-[0-9a-f]+\.pyz|\.agent-.*\.part", name) and os.path.realpath(path) != agent:
+        if re.fullmatch(r"agent-[0-9a-f]+\.(pyz|.+\.code)|\.agent-.*\.part", name) and os.path.realpath(path) != agent:
             removed += _remove(path)
     for path in _idle(os.path.join(home, "env"), PROGRAM_IDLE_S):
         if os.path.realpath(path) != environment and not os.path.islink(path):
@@ -176,6 +179,8 @@ def _idle(folder: str, limit_s: float) -> Iterator[str]:
 
 
 def _remove(path: str) -> List[str]:
+    import shutil
+
     try:
         shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
     except OSError:

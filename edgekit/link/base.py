@@ -147,6 +147,10 @@ class Link(abc.ABC):
         below = "" if remote == "~" else remote[2:] if remote.startswith("~/") else remote
         return posixpath.normpath(posixpath.join(self.home(), below))
 
+    def shell_path(self, remote: str) -> str:
+        """:meth:`absolute`, or ``~/...`` for the board's shell to complete from ``$HOME`` where that spares asking the board."""
+        return self.absolute(remote)
+
     def put(self, local: Path, remote: str, *, resume: bool = True, progress: Progress | None = None) -> Transfer:
         """Copies a file to the board. Folders on the way are made, and ``remote`` is replaced as a whole or not at all.
 

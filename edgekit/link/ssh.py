@@ -75,6 +75,10 @@ class SshLink(Link):
             self._home = self._file_step("~", "read", lambda files: files.home())
         return self._home
 
+    def shell_path(self, remote: str) -> str:
+        """See :meth:`edgekit.link.base.Link.shell_path`."""
+        return remote if self._home is None and remote.startswith("~/") else self.absolute(remote)
+
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", idempotent: bool = False) -> Completed:
         """See :meth:`edgekit.link.base.Link.run`."""
 

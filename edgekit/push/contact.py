@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.errors import BoardBusyError, EdgekitError, JobError, LinkError, UsageError
-from edgekit.link.base import Link, Progress
+from edgekit.link.base import Completed, Link, Progress
 from edgekit.push.pyz import agent_name, build_agent
 
 DEFAULT_HOME = "~/.edgekit"
@@ -25,6 +25,7 @@ ERRAND_TIMEOUT_S = 240.0
 _NO_AGENT, _NO_PYTHON = 45, 46
 _START = """\
 home=$1; agent=$2; what=$3; python=$4
+case $home in "~/"*) home=$HOME/${home#"~/"} ;; esac
 if [ -z "$python" ] && [ -r "$home/env/current/edgekit-env.json" ]; then
   python=$(sed -n 's/^ *"python": "\\(.*\\)",*$/\\1/p' "$home/env/current/edgekit-env.json")
   [ -x "$python" ] || python=
@@ -37,7 +38,8 @@ if [ -z "$python" ]; then
 fi
 [ -n "$python" ] || exit 46
 [ -s "$home/$agent" ] || exit 45
-exec "$python" "$home/$agent" do "$what" --home "$home"
+case $what in contact | jobs) set -- -S ;; *) set -- ;; esac  # these need no package, and looking for them takes time
+exec "$python" "$@" "$home/$agent" do "$what" --home "$home"
 """.replace("PYTHONS", " ".join(PYTHONS))
 
 
@@ -72,11 +74,15 @@ class Agent:
         Raises what the agent raised, :class:`LinkError` for the link, and :class:`JobError` with code ``no_python`` or ``agent_failed``.
         """
         data = json.dumps(request or {}).encode()
-        argv = ["sh", "-c", _START, "sh", self.home, agent_name(), what, self._python]
-        done = self.link.run(argv, timeout_s=ERRAND_TIMEOUT_S, stdin=data, idempotent=True)
+
+        def asked(home: str) -> Completed:
+            argv = ["sh", "-c", _START, "sh", home, agent_name(), what, self._python]
+            return self.link.run(argv, timeout_s=ERRAND_TIMEOUT_S, stdin=data, idempotent=True)
+
+        done = asked(self.link.shell_path(self._home))
         if done.returncode == _NO_AGENT:
             put_bytes(self.link, build_agent(), self.path(agent_name()))
-            done = self.link.run(argv, timeout_s=ERRAND_TIMEOUT_S, stdin=data, idempotent=True)
+            done = asked(self.home)
         if done.returncode == _NO_PYTHON:
             raise no_python(self.link.name)
         try:

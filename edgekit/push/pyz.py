@@ -12,14 +12,14 @@ import edgekit
 
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _PARTS = ("__init__.py", "errors.py", "values.py", "runtime", "agent")
-_MAIN = b"import sys\n\nfrom edgekit.agent.__main__ import main\n\nsys.exit(main())\n"
+_MAIN = "agent/start.py"
 
 
 @functools.cache
 def _members() -> dict[str, bytes]:
     """The sources by their name in the zip."""
     package = Path(edgekit.__file__).parent
-    members = {"__main__.py": _MAIN}
+    members = {"__main__.py": (package / _MAIN).read_bytes()}
     for part in _PARTS:
         path = package / part
         for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
