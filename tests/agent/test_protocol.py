@@ -130,11 +130,17 @@ def test_a_cap_ends_a_run_that_does_not_reach_its_count(job: Any) -> None:
     assert (result["state"], result["protocol"]["ended_by"]) == ("done", "cap")
 
 
+def span_s(variant: Any) -> float:
+    """From the begin of the first block to the end of the last."""
+    first, last = variant["blocks"][0], variant["blocks"][-1]
+    return float(last["start_s"] + last["wall_ns"] / 1e9 - first["start_s"])
+
+
 def test_until_steady_ends_by_itself(job: Any) -> None:
     rule = {"window_s": 0.4, "windows": 3, "change": 10.0, "slope_k_per_min": 1e9, "throttle_points": 100.0}
     result = job("convs", duration_s=600.0, until_steady=rule).run()
     assert result["protocol"]["ended_by"] == "steady"
-    assert 1.5e9 < result["variants"]["model"]["busy_ns"] < 100e9
+    assert span_s(result["variants"]["model"]) >= 1.5  # four windows, less a tenth of one
 
 
 @pytest.mark.parametrize("arrivals", ["fixed", "poisson"])
@@ -143,9 +149,8 @@ def test_a_paced_run_makes_what_arrives(job: Any, arrivals: str) -> None:
     run = job("dense_int8", duration_s=600.0, count=40, pace=pace)
     variant = run.run()["variants"]["model"]
     assert variant["count"] == 40
-    # 39 gaps at least lie within the blocks' wall time; a queue would shorten it only below the capacity of the model.
-    expected = sum(itertools.islice(gaps_ns(50.0, arrivals, 0), 40))
-    assert variant["busy_ns"] >= 0.9 * expected
+    # The last input is answered after it came: arrivals are never early, on however slow a machine.
+    assert span_s(variant) >= sum(itertools.islice(gaps_ns(50.0, arrivals, 0), 40)) / 1e9
 
 
 def test_more_than_the_board_can_do_queues_up_and_is_counted_late(job: Any) -> None:
