@@ -37,6 +37,8 @@ from edgekit.quantize.correct import NO_CORRECTIONS, Corrected, correct
 from edgekit.quantize.engine import Made, make
 from edgekit.quantize.islands import islands
 from edgekit.quantize.recipe import FloatGates, Quantization, Recipe
+from edgekit.quantize.soundness import unsound
+from edgekit.quantize.uint8_ends import to_uint8
 from edgekit.rewrite.passes import rewrite
 from edgekit.rewrite.split_heads import LEVELS, mixed_heads, split_heads
 from edgekit.stages import Progress, Silent, StageRecord, Stages
@@ -268,10 +270,12 @@ def _quantized(
     if ranges is not None:
         corrected = _correct(request, imported.model, int8_path, ranges, data, work, stages)
         found = replace(found, ranges=corrected.ranges, corrections=corrected.corrections)
+    if (recipe.quantize or Quantization()).io == "uint8":
+        to_uint8(int8_path)
     audited = _audit(request, int8_path, stages)
     evaluation, judged = _evaluate(request, imported.model, int8_path, data, stages)
     wanted = contract(recipe.quantize or Quantization())
-    verdicts = gates.judge(recipe.gates, audited, evaluation, wanted, weight_types(int8_path))
+    verdicts = gates.judge(recipe.gates, audited, evaluation, wanted, weight_types(int8_path), unsound(int8_path))
     found = replace(
         found,
         audit=audited,

@@ -18,6 +18,7 @@ from edgekit.intake.probe import require_runs
 from edgekit.quantize.audit import Audit, audit, audit_float
 from edgekit.quantize.contract import contract, weight_types
 from edgekit.quantize.recipe import FloatGates, Recipe
+from edgekit.quantize.soundness import unsound
 from edgekit.runtime.backend import open_backend
 from edgekit.values import SCHEMA, FloatModel, IoSpec, Joined, SourceModel, to_json
 from edgekit.verify import gates
@@ -261,7 +262,7 @@ def _gates(bundle: Path, document: Mapping[str, Any]) -> str:
         wanted = contract(said.quantize) if said.quantize is not None else None
         assert wanted is not None
         audited = rebuild(Audit, verification["audit"])
-        found = gates.judge(said.gates, audited, evaluation, wanted, weight_types(path))
+        found = gates.judge(said.gates, audited, evaluation, wanted, weight_types(path), unsound(path))
     if to_json(found) != verification["gates"]:
         raise _Differs("the gates do not follow from the measures in the manifest and the file")
     verdicts = {gates.all_passed(found, allow_undecided=allowed) for allowed in (False, True)}

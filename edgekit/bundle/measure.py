@@ -14,6 +14,7 @@ from edgekit.errors import UsageError
 from edgekit.quantize.audit import audit
 from edgekit.quantize.contract import contract, weight_types
 from edgekit.quantize.recipe import FloatGates, Recipe
+from edgekit.quantize.soundness import unsound
 from edgekit.values import GateResult, Preprocessing
 from edgekit.verify import gates
 from edgekit.verify.accuracy import Evaluation, evaluate, task
@@ -69,7 +70,9 @@ def measure(
         seed=said["seed"],
         progress=progress,
     )
-    verdicts = gates.judge(recipe.gates, audit(path), found, contract(recipe.quantize), weight_types(path))
+    verdicts = gates.judge(
+        recipe.gates, audit(path), found, contract(recipe.quantize), weight_types(path), unsound(path)
+    )
     same = fingerprint.digest == (document["verification"].get("judged_on") or {}).get("digest")
     passed = gates.all_passed(verdicts, allow_undecided=said["allow_undecided"])
     return Measured(dataset.source, len(dataset), fingerprint.digest, same, found, verdicts, passed)

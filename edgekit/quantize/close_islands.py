@@ -49,17 +49,21 @@ class Closed:
     output: str
 
 
-def close_islands(path: Path, ranges: Mapping[str, Range]) -> tuple[Closed, ...]:
+def close_islands(path: Path, ranges: Mapping[str, Range], *, integer_ends: bool = True) -> tuple[Closed, ...]:
     """Closes what can be closed in the int8 file at ``path`` (rewritten in place where anything was); what was closed, in order.
 
-    ``ranges`` are those of the float model's tensors, by name. Models of one graph only.
+    ``ranges`` are those of the float model's tensors, by name. Models of one graph only. With ``integer_ends``, an output that the engine
+    delivers in float, because a float operator reads that value too, becomes the integers before its DEQUANTIZE.
     """
     model = tflite.read(path)
     if len(model.subgraphs) != 1:
         return ()
     work = _Work(model, tflite.graph(model), ranges)
     work.through()
-    if work.closed:
+    if integer_ends:
+        work.integer_outputs()
+    work.forget_unread()
+    if work.closed or work.ends_moved:
         prune.apply(model)
         tflite.write(model, path)
     return tuple(work.closed)
@@ -75,6 +79,7 @@ class _Work:
     integers: dict[int, int] = field(default_factory=dict)
     closed: list[Closed] = field(default_factory=list)
     operators: list[Any] = field(default_factory=list)
+    ends_moved: bool = False
 
     def through(self) -> None:
         """Makes the new list of operators."""
@@ -93,7 +98,16 @@ class _Work:
                 self._close(operator, item)
                 continue
             self.operators.append(item)
-        self._forget_unread()
+
+    def integer_outputs(self) -> None:
+        """Outputs behind a DEQUANTIZE become what is before it, in the signatures too."""
+        graph = self.model.subgraphs[0]
+        moved = {index: self.integers[index] for index in self.graph.outputs if index in self.integers}
+        graph.outputs = [moved.get(int(index), int(index)) for index in graph.outputs]
+        for signature in self.model.signatureDefs or []:
+            for entry in signature.outputs or []:
+                entry.tensorIndex = self.integers.get(int(entry.tensorIndex), int(entry.tensorIndex))
+        self.ends_moved = bool(moved)
 
     def _closable(self, operator: tflite.Operator) -> bool:
         tensors = self.graph.tensors
@@ -188,13 +202,13 @@ class _Work:
         return self._new(name, self.graph.tensors[index].shape, shared or parameters(limits))
 
     def _leave_float(self, index: int, integers: int) -> None:
-        """A DEQUANTIZE for whoever still reads the float tensor; :meth:`_forget_unread` takes it out again where nobody does."""
+        """A DEQUANTIZE for whoever still reads the float tensor; :meth:`forget_unread` takes it out again where nobody does."""
         self.integers[index] = integers
         self.operators.append(new_operator(self.model, "DEQUANTIZE", [integers], [index], version=2))
 
-    def _forget_unread(self) -> None:
+    def forget_unread(self) -> None:
         """Takes out each DEQUANTIZE that nobody reads any more."""
-        read = {i for item in self.operators for i in item.inputs} | set(self.graph.outputs)
+        read = {i for item in self.operators for i in item.inputs} | {int(i) for i in self.model.subgraphs[0].outputs}
         number = operator_code(self.model, "DEQUANTIZE")
         dequantize = self.model.operatorCodes[number].builtinCode
         self.model.subgraphs[0].operators = [

@@ -42,15 +42,15 @@ def make(float_path: Path, ranges: Ranges | None, *, work: Path, timeout_s: floa
     path = litert.quantize(float_path, ranges, work=work, timeout_s=timeout_s, scheme=scheme)
     closing = Closing()
     if ranges is not None and scheme.activations == "int8":
-        closing = closed_where_it_runs(path, ranges, timeout_s=timeout_s)
+        closing = closed_where_it_runs(path, ranges, timeout_s=timeout_s, integer_ends=scheme.io != "float32")
     return Made(path, bias.repair(path, float_path), closing)
 
 
-def closed_where_it_runs(path: Path, ranges: Ranges, *, timeout_s: float) -> Closing:
+def closed_where_it_runs(path: Path, ranges: Ranges, *, timeout_s: float, integer_ends: bool = True) -> Closing:
     """Closes the islands of the file at ``path``; where the interpreter does not run the result, the file is as it was before."""
     before = path.read_bytes()
-    closed = close_islands(path, ranges.by_tensor)
-    if not closed:
+    closed = close_islands(path, ranges.by_tensor, integer_ends=integer_ends)
+    if path.read_bytes() == before:
         return Closing()
     found = probe(path, invoke=True, timeout_s=timeout_s)
     if found.ok:

@@ -21,7 +21,7 @@ class Quantization:
 
     ``weights``: "int8-per-channel" or "float16". ``activations``: "int8" and "int16" have ranges from calibration; "dynamic" ones are
     float32 between operators and rounded to int8 inside of those with weights, anew for each input; "float32". ``io``: the type at
-    both ends.
+    both ends; "uint8" ones decode to the same values as int8 ones.
     """
 
     engine: str = "litert-quantizer"
@@ -94,7 +94,7 @@ KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "quantize.engine": ("litert-quantizer",),
     "quantize.weights": ("int8-per-channel", "float16"),
     "quantize.activations": ("int8", "int16", "dynamic", "float32"),
-    "quantize.io": ("int8", "int16", "float32"),
+    "quantize.io": ("int8", "uint8", "int16", "float32"),
     "calibration.ranges": ("search", *METHODS),
     "corrections.bias": ("auto", "on", "off"),
     "corrections.rounding": ("auto", "on", "off"),
@@ -104,7 +104,7 @@ KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     "preprocessing.color": ("rgb", "bgr", "gray"),
 }
 SCHEMES = frozenset({
-    ("int8-per-channel", "int8", "int8"), ("int8-per-channel", "int8", "float32"),
+    ("int8-per-channel", "int8", "int8"), ("int8-per-channel", "int8", "uint8"), ("int8-per-channel", "int8", "float32"),
     ("int8-per-channel", "int16", "int16"), ("int8-per-channel", "int16", "float32"),
     ("int8-per-channel", "dynamic", "float32"), ("float16", "float32", "float32"),
 })  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from edgekit.quantize.audit import Audit
 from edgekit.quantize.contract import Contract, breaches
 from edgekit.quantize.recipe import Gates
+from edgekit.quantize.soundness import Unsound
 from edgekit.values import GateResult, Verdict
 from edgekit.verify.accuracy import Evaluation, OutputInt8
 from edgekit.verify.drop import limit_of, loss, more_samples
@@ -15,14 +16,29 @@ from edgekit.verify.intervals import Accuracy
 from edgekit.verify.measures import words_db
 from edgekit.verify.parity import Parity
 
+NAMED = 3
+"""So many findings of a gate are named; the rest is counted."""
+
 
 def judge(
-    limits: Gates, audit: Audit, evaluation: Evaluation, wanted: Contract, weights: Counter[str]
+    limits: Gates,
+    audit: Audit,
+    evaluation: Evaluation,
+    wanted: Contract,
+    weights: Counter[str],
+    unsound: Sequence[Unsound],
 ) -> tuple[GateResult, ...]:
-    """Every gate of the recipe, the worst output deciding. ``wanted`` and ``weights`` as :mod:`edgekit.quantize.contract` has them."""
+    """Every gate of the recipe, the worst output deciding. ``wanted`` and ``weights`` as :mod:`edgekit.quantize.contract` has them,
+    ``unsound`` as :func:`edgekit.quantize.soundness.unsound` finds it.
+    """
     outputs, parts = evaluation.int8.outputs, evaluation.int8.parts
     results = [_contract(wanted, audit, weights)] if limits.contract else []
-    results.append(_biases(audit))
+    if limits.contract:
+        results.append(_sound("standard-operators", "operator", unsound, "no custom operator"))
+    results += [
+        _sound("sound-scales", "scale", unsound, "every scale is one that kernels can work with"),
+        _biases(audit),
+    ]
     results += [
         _constant_slices(parts or outputs, limits.constant_slices_max),
         _sqnr((*outputs, *parts), limits.sqnr_min_db),
@@ -72,6 +88,13 @@ def _kept(wanted: Contract, audit: Audit, weights: Counter[str]) -> str:
         if not wanted.borders
         else f"{inside} is integer, both ends are {wanted.end}"
     )
+
+
+def _sound(name: str, kind: str, unsound: Sequence[Unsound], fine: str) -> GateResult:
+    said = [item.message for item in unsound if item.kind == kind]
+    more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
+    message = "; ".join(said[:NAMED]) + more if said else fine
+    return GateResult(name, Verdict.FAILED if said else Verdict.PASSED, float(len(said)), 0.0, message)
 
 
 def _biases(audit: Audit) -> GateResult:

@@ -142,3 +142,25 @@ def test_the_scale_around_a_padding_with_the_lowest_integer_may_be_chosen(tmp_pa
         close_islands(path, {"after": limits})
         found = groups(tflite.read(path), {"x": limits, "after": limits})
         assert any("x" in group.names for group in found) is chosen
+
+
+@pytest.mark.parametrize("integer_ends", [True, False])
+@pytest.mark.parametrize("op", ["ELU", "SIN"])
+def test_an_output_that_an_island_reads_too(tmp_path: Path, op: str, integer_ends: bool) -> None:
+    """As the engine leaves it: the float value before the island is delivered, whatever ends were asked for."""
+    tiny = TinyTflite()
+    x, y = tiny.tensor("x", [1, 4], "int8", scale=0.1), tiny.tensor("y", [1, 4], "int8", scale=0.1)
+    middle, after = tiny.tensor("middle", [1, 4]), tiny.tensor("after", [1, 4])
+    tiny.operator("DEQUANTIZE", [x], [middle])
+    tiny.operator(op, [middle], [after])
+    tiny.operator("QUANTIZE", [after], [y])
+    path = tmp_path / "m.tflite"
+    tflite.write(tiny.model(tiny.graph([x], [middle, y])), path)
+    close_islands(path, {"after": (-12.8, 12.7)}, integer_ends=integer_ends)
+    ends = [item.dtype for item in audit(path).io]
+    assert ends == ["int8", "int8" if integer_ends else "float32", "int8"]
+    with open_backend(path, threads=1) as backend:
+        backend.set_input(0, np.array([[-128, 0, 3, 127]], np.int8))
+        backend.invoke()
+        first = np.array(backend.get_output(0), np.float64) * (0.1 if integer_ends else 1.0)
+    assert np.allclose(first, [[-12.8, 0, 0.3, 12.7]], atol=1e-5)

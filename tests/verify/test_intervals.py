@@ -12,6 +12,7 @@ from edgekit.errors import DataError
 from edgekit.quantize.audit import Audit, FloatOperator, IoType, OperatorCount
 from edgekit.quantize.contract import contract
 from edgekit.quantize.recipe import Gates, Quantization
+from edgekit.quantize.soundness import Unsound
 from edgekit.values import FloatModel, GateResult, IoSpec, SourceModel, Verdict
 from edgekit.verify import gates
 from edgekit.verify.accuracy import Evaluation, Int8Result, OutputInt8, check_classes, labelled_output
@@ -86,11 +87,15 @@ def sound_audit() -> Audit:
 
 
 def judged(
-    audit: Audit, outputs: list[OutputInt8], found: Accuracy | None = None, **limits: float
+    audit: Audit,
+    outputs: list[OutputInt8],
+    found: Accuracy | None = None,
+    unsound: tuple[Unsound, ...] = (),
+    **limits: float,
 ) -> dict[str, GateResult]:
     chosen = Gates(**{**Gates().__dict__, **limits})
     wanted = contract(Quantization())
-    results = gates.judge(chosen, audit, Evaluation(Int8Result(100, tuple(outputs)), found), wanted, Counter())
+    results = gates.judge(chosen, audit, Evaluation(Int8Result(100, tuple(outputs)), found), wanted, Counter(), unsound)
     return {result.name: result for result in results}
 
 
@@ -122,6 +127,20 @@ def test_the_worst_output_decides() -> None:
     assert "2 slices of output 'scores'" in found["no-dead-slices"].message
     assert judged(sound_audit(), [output(sqnr_db=-999.0)])["sqnr"].verdict is Verdict.FAILED
     assert judged(sound_audit(), [output(sqnr_db=None)])["sqnr"].verdict is Verdict.PASSED
+
+
+def test_unsound_scales_and_operators_fail_by_name() -> None:
+    found = (
+        *(Unsound("scale", f"t{i}", f"t{i} has the scale 0") for i in range(5)),
+        Unsound("operator", "Mine", "Mine is"),
+    )
+    gates_ = judged(sound_audit(), [output()], unsound=found)
+    assert (gates_["sound-scales"].verdict, gates_["standard-operators"].verdict) == (Verdict.FAILED, Verdict.FAILED)
+    assert gates_["sound-scales"].measured == 5 and "t2 has the scale 0; and 2 more" in gates_["sound-scales"].message
+    accepted = judged(sound_audit(), [output()], unsound=found, contract=False)
+    assert "standard-operators" not in accepted and accepted["sound-scales"].verdict is Verdict.FAILED
+    fine = judged(sound_audit(), [output()])
+    assert (fine["sound-scales"].verdict, fine["standard-operators"].verdict) == (Verdict.PASSED, Verdict.PASSED)
 
 
 def test_full_integer_lists_operators_ends_and_reasons() -> None:
