@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,16 +14,19 @@ from edgekit.calibrate.histogram import Histogram
 from edgekit.calibrate.ranges import Ranges, observe
 from edgekit.calibrate.sources import Sample
 from edgekit.intake import tflite
+from edgekit.intake.macs_tflite import count_macs
 from edgekit.quantize import weights
 from edgekit.quantize.groups import Group, groups, histogram
 from edgekit.quantize.holdout import Holdout
 from edgekit.quantize.int8_file import Int8File
 from edgekit.quantize.judge import Judge, Score, before_the_last
-from edgekit.quantize.search import MIN_MAX, Choice, Search, spares_the_rare
+from edgekit.quantize.search import MIN_MAX, Choice, Search, affordable, spares_the_rare
 from edgekit.values import FloatModel
 
-FIRST_METHODS = (MIN_MAX, "percentile")
-"""With these ranges the weights are chosen; the other methods are tried with the best weights only."""
+SECOND = "percentile"
+"""With true extremes all weights are judged, with these ranges the two best of them, with other methods the best only."""
+FEW_METHODS = (MIN_MAX, SECOND, "mse")
+"""What a network so large that no single range is searched for is tried with: the others were never the best for all tensors."""
 
 Array = NDArray[Any]
 Note = Callable[[str, Score], None]
@@ -84,7 +86,8 @@ def candidate(model: FloatModel, int8_path: Path, ranges: Ranges, held: Held, *,
     found = groups(int8, ranges.by_tensor)
     judge = Judge(model, [held.inputs[i] for i in parts.judging], parts.rare, watched=watched, threads=threads)
     plain = Int8File.open(int8_path, watched=tuple(watched.values()))
-    search = Search(judge, found, _by_group(found, rest))
+    tries = affordable(count_macs([tflite.graph(int8)]).total, len(parts.judging))
+    search = Search(judge, found, _by_group(found, rest), tries=tries)
     return Candidate(model, ranges, plain, judge, search, _by_group(found, ranges.histograms), plain)
 
 
@@ -108,14 +111,23 @@ def with_best_weights(
         true = tried.get((name, MIN_MAX))
         return spares_the_rare(score, floor) and (true is None or spares_the_rare(score, true.score))
 
-    def attempt(names: Sequence[str], some: Sequence[str]) -> tuple[str, str]:
-        for name, method in itertools.product(names, some):
+    def attempt(name: str, method: str) -> None:
+        if (name, method) not in tried:
             tried[name, method] = start.search.whole(files[name], method)
             note(f"{name} weights, {method} ranges", tried[name, method].score)
+
+    def best() -> tuple[str, str]:
         allowed = {key: choice for key, choice in tried.items() if spared(key[0], choice.score)} or tried
         return max(allowed, key=lambda key: allowed[key].score.value)
 
-    first = [method for method in methods if method in FIRST_METHODS] or list(methods)
-    best = attempt(list(files), first)
-    best = attempt([best[0]], [method for method in methods if method not in first])
-    return replace(start, file=files[best[0]], weights=best[0], choice=tried[best])
+    some = [m for m in methods if m in FEW_METHODS] if start.search.tries == 0 and len(methods) > 1 else list(methods)
+    for name in files if MIN_MAX in some else ():
+        attempt(name, MIN_MAX)
+    best_first = sorted(files, key=lambda name: -tried[name, MIN_MAX].score.value if MIN_MAX in some else 0.0)
+    for name in best_first[:2] if SECOND in some and len(some) > 1 else ():
+        attempt(name, SECOND)
+    for name in best_first if not tried else [best()[0]]:
+        for method in some:
+            attempt(name, method)
+    chosen = best()
+    return replace(start, file=files[chosen[0]], weights=chosen[0], choice=tried[chosen])

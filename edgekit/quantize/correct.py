@@ -17,7 +17,7 @@ from edgekit.intake.layout import delivered
 from edgekit.quantize import weights
 from edgekit.quantize.bias import Repair
 from edgekit.quantize.candidate import Candidate, Held, candidate, with_best_weights
-from edgekit.quantize.equalised import EXPONENTS, equalised, largest_by_channel
+from edgekit.quantize.equalised import EXPONENTS, equalised, largest_by_channel, promising
 from edgekit.quantize.holdout import FEWEST, hold_out
 from edgekit.quantize.int8_file import Int8File
 from edgekit.quantize.judge import Score
@@ -138,9 +138,9 @@ class _Run:
         first = start.search.whole(start.plain, MIN_MAX)
         self.floor = first.score
         best = self._weights_chosen(start, "")
-        if self.wanted.equalise != "off":
+        if self.wanted.equalise == "on" or (self.wanted.equalise == "auto" and promising(self.model.path)):
             best = self._equalised(best)
-        if self.ranges_by == "search":
+        if self.ranges_by == "search" and best.search.tries:
             floor = best.search.whole(best.file, MIN_MAX).score
             choice = best.search.each(best.file, best.choice, floor, alive=self.alive)
             self._note("ranges, tensor by tensor", choice.score)

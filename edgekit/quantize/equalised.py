@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgekit.intake import tflite
+from edgekit.quantize.layers import layers
 from edgekit.rewrite import equalise, prune
 from edgekit.runtime.backend import open_backend
 from edgekit.values import FloatModel
@@ -21,8 +22,16 @@ EXPONENTS = (0.5, 1.0)
 """Half-way to equal ranges, and the whole way: which is better depends on the layers behind."""
 EQUAL_DB = 100.0
 """What float arithmetic leaves between two orders of the same multiplications; a function that changed is far below."""
+PROMISING_SHARE = 0.1
+"""Where fewer of the layers have channels to equalise behind them (RELU6 forbids it), nothing comes of it that pays for the trial."""
 
 Array = NDArray[Any]
+
+
+def promising(path: Path) -> bool:
+    """Whether enough of the float model at ``path`` can be equalised for it to matter."""
+    model = tflite.read(path)
+    return len(equalise.junctions(model)) >= PROMISING_SHARE * len(layers(model)) > 0
 
 
 def largest_by_channel(model: FloatModel, inputs: Sequence[Sequence[Array]]) -> dict[str, Array]:

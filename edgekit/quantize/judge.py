@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +93,7 @@ class Judge:
             parts.append([_ordinary_db(signal[part], noise[part], kept) for part in self._parts])
             rare.append(_sample_db(signal, noise, self._rare))
             high = self._peaks[output]
-            peaks.append(_db(float((truth[high] ** 2).sum()), float((error[high] ** 2).sum())))
+            peaks.append(float(_db((truth[high] ** 2).sum(), (error[high] ** 2).sum())))
         whole, *halves = (float(value) for value in np.mean(parts, axis=0))
         each = tuple(float(value) for value in np.mean(rare, axis=0))
         return Score(whole, float(np.mean(each)), float(np.mean(peaks)), (halves[0], halves[1]), each)
@@ -146,22 +145,21 @@ def _highest(truth: Array) -> tuple[Array, ...]:
 def _ordinary_db(signal: Array, noise: Array, kept: Array) -> float:
     if not signal.size:
         return 0.0
-    whole = _db(float(signal.sum()), float(noise.sum()))
-    by_slice = [_db(s, n) for s, n in zip(signal.sum(axis=0)[kept], noise.sum(axis=0)[kept], strict=True)]
+    whole = float(_db(signal.sum(), noise.sum()))
+    by_slice = _db(signal.sum(axis=0)[kept], noise.sum(axis=0)[kept])
     by_sample = _sample_db(signal, noise, np.arange(signal.shape[0]))
-    return (whole + float(np.mean(by_slice or [whole])) + float(np.mean(by_sample))) / 3
+    return (whole + (float(by_slice.mean()) if by_slice.size else whole) + float(by_sample.mean())) / 3
 
 
-def _sample_db(signal: Array, noise: Array, chosen: Array) -> list[float]:
+def _sample_db(signal: Array, noise: Array, chosen: Array) -> Array:
     """The ratio of each chosen sample, against the signal of a typical one: a quiet sample with a quiet error is no failure."""
-    typical = float(signal[chosen].sum(axis=1).mean())
-    return [_db(typical, n) for n in noise[chosen].sum(axis=1)]
+    return _db(signal[chosen].sum(axis=1).mean(), noise[chosen].sum(axis=1))
 
 
-def _db(signal: float, noise: float) -> float:
-    """10 log10(signal / noise) between -CAP_DB and CAP_DB."""
-    if not math.isfinite(noise):
-        return -CAP_DB
-    if noise <= 0.0:
-        return CAP_DB
-    return float(np.clip(10.0 * math.log10(max(signal, 1e-300) / noise), -CAP_DB, CAP_DB))
+def _db(signal: Any, noise: Any) -> Array:
+    """10 log10(signal / noise) of each, between -CAP_DB and CAP_DB; -CAP_DB where the noise is no finite number."""
+    noise = np.where(np.isfinite(noise), noise, np.inf)
+    with np.errstate(divide="ignore", over="ignore"):
+        ratios = 10.0 * np.log10(np.maximum(signal, 1e-300) / np.maximum(noise, 0.0))
+    clipped: Array = np.clip(ratios, -CAP_DB, CAP_DB)
+    return clipped

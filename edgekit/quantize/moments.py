@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgekit.quantize.layers import Layer
 from edgekit.runtime.backend import Backend
 
-POSITIONS = 24
+POSITIONS = 48
 """Output positions of a layer whose inputs are multiplied out in each sample; the mean is over all positions."""
 _PENDING = 200_000
 """Values gathered before they are multiplied out: matrices of some height multiply fast."""
@@ -29,7 +29,7 @@ class Moments:
     def __init__(self, layer: Layer, *, seed: int) -> None:
         self.layer = layer
         self.whole = layer.columns <= LARGEST
-        self._products = np.zeros((layer.blocks, layer.columns, layer.columns) if self.whole else 0)
+        self._products = np.zeros((layer.blocks, layer.columns, layer.columns) if self.whole else 0, np.float32)
         self._sums = np.zeros((layer.blocks, layer.columns))
         self._count = 0
         self._means = np.zeros((layer.blocks, layer.columns))
@@ -52,9 +52,9 @@ class Moments:
     def finish(self) -> None:
         """Multiply out what is waiting."""
         if self._pending:
-            x = np.concatenate(self._pending, axis=1, dtype=np.float64)
+            x = np.concatenate(self._pending, axis=1)  # float32: the damping is far above what it loses
             self._products += x.transpose(0, 2, 1) @ x
-            self._sums += x.sum(axis=1)
+            self._sums += x.sum(axis=1, dtype=np.float64)
             self._count += x.shape[1]
             self._pending = []
 
@@ -83,7 +83,7 @@ def rounds(layers: Sequence[Layer]) -> Iterator[tuple[Layer, ...]]:
     part: list[Layer] = []
     used = 0
     for layer in layers:
-        size = 8 * layer.blocks * layer.columns * (layer.columns if layer.columns <= LARGEST else 1)
+        size = 4 * layer.blocks * layer.columns * (layer.columns if layer.columns <= LARGEST else 1)
         if part and used + size > BUDGET_BYTES:
             yield tuple(part)
             part, used = [], 0

@@ -1,7 +1,7 @@
 """Weights to integers with error feedback: what one weight loses by rounding, the weights after it make up for.
 
-Minimises ``(w - q)^T H (w - q)`` over the rows of a layer, H being the second moments of its inputs, column by column with the
-factor of the inverse (Frantar et al., GPTQ, arXiv:2210.17323, after Hassibi and Stork's optimal brain surgeon). The inputs end with
+Minimises ``(w - q)^T H (w - q)`` over the rows of a layer, H being the second moments of its inputs, column by column as in
+Frantar et al., GPTQ, arXiv:2210.17323 (after Hassibi and Stork's optimal brain surgeon), with the factor of H in place of its inverse's. The inputs end with
 a constant 1 whose weight is the bias: it comes last and stays a real number, so the mean error goes into the bias.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 DAMPING = 0.01
 """This share of the mean diagonal is added to it: inputs that never vary would make the matrix singular."""
 _BLOCK = 64
-"""Columns after which the error is carried on to all others at once: as matrices multiply, not as vectors add."""
+"""Columns after which the errors so far are carried on at once: as matrices multiply, not as vectors add."""
 LEVEL = 127
 
 Array = NDArray[Any]
@@ -59,38 +59,40 @@ def error_feedback(weights: Array, bias: Array, scales: Array, moments: Array) -
     v = np.take_along_axis(
         wide.transpose(0, 2, 1), order[:, :, None], axis=1
     )  # columns first: they are what is walked over
-    q = _columns_in_turn(v, scales.astype(np.float64), _inverse_factor(h))
+    q, last = _columns_in_turn(v, scales.astype(np.float64), _factor(h))
     integers = np.empty((weights.shape[0], columns, weights.shape[1]), np.int8)
     np.put_along_axis(integers, order[:, :columns, None], q, axis=1)
-    return Rounded(integers.transpose(0, 2, 1), v[:, columns])
+    return Rounded(integers.transpose(0, 2, 1), last)
 
 
-def _inverse_factor(h: Array) -> Array:
-    """The upper triangular U with U^T U = H^-1: the inverse of the R in H = R R^T, which is a Cholesky factor read backwards."""
+def _factor(h: Array) -> Array:
+    """The upper triangular R with H = R R^T, a Cholesky factor read backwards, each column divided by its end on the diagonal.
+
+    ``e^T H e`` is then a sum of squares of which the j-th holds the errors up to that of column j: ``e_j`` plus those before it times
+    column j of this factor.
+    """
     backwards = np.linalg.cholesky(h[:, ::-1, ::-1])[:, ::-1, ::-1]
-    if h.shape[0] > 1:
-        inverse: Array = np.linalg.inv(backwards)
-        return inverse
-    from scipy.linalg.lapack import dtrtri
-
-    return np.ascontiguousarray(dtrtri(backwards[0], lower=0)[0])[None]
+    factor: Array = backwards / np.einsum("bii->bi", backwards)[:, None, :]
+    return factor
 
 
-def _columns_in_turn(v: Array, scales: Array, feedback: Array) -> Array:
-    """Rounds the columns of ``v`` (blocks, columns + 1, rows) but the last, changing those behind each; the integers."""
+def _columns_in_turn(v: Array, scales: Array, factor: Array) -> tuple[Array, Array]:
+    """Rounds the columns of ``v`` (blocks, columns + 1, rows) but the last, each to where the errors before it are best made up for.
+
+    The integers, and what becomes of the last column.
+    """
     columns = v.shape[1] - 1
     q = np.empty((v.shape[0], columns, v.shape[2]), np.int8)
+    errors = np.empty((v.shape[0], columns, v.shape[2]))
     for start in range(0, columns, _BLOCK):
         stop = min(start + _BLOCK, columns)
-        errors = np.empty((v.shape[0], stop - start, v.shape[2]))
+        wanted = v[:, start:stop] - factor[:, :start, start:stop].transpose(0, 2, 1) @ errors[:, :start]
         for j in range(start, stop):
-            rounded = np.clip(np.rint(v[:, j] / scales), -LEVEL, LEVEL)
+            rounded = np.clip(np.rint(wanted[:, j - start] / scales), -LEVEL, LEVEL)
             q[:, j] = rounded.astype(np.int8)
-            error = (v[:, j] - rounded * scales) / feedback[:, j, j, None]
-            errors[:, j - start] = error
-            v[:, j + 1 : stop] -= feedback[:, j, j + 1 : stop, None] * error[:, None, :]
-        v[:, stop:] -= feedback[:, start:stop, stop:].transpose(0, 2, 1) @ errors
-    return q
+            errors[:, j] = rounded * scales - v[:, j]
+            wanted[:, j - start + 1 :] -= factor[:, j, j + 1 : stop, None] * errors[:, j, None, :]
+    return q, v[:, columns] - np.einsum("bc,bcr->br", factor[:, :columns, columns], errors)
 
 
 def cost(weights: Array, bias: Array, rounded: Rounded, scales: Array, moments: Array) -> Array:

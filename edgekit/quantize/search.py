@@ -15,6 +15,11 @@ from edgekit.quantize.judge import Judge, Score
 MIN_MAX, HEAD_ROOM = "min-max", "head-room"
 TRIES = 64
 """So many times at most another method is tried for one group, from the input on: what goes wrong early goes wrong in all that follows."""
+SEARCH_MACS = 60e9
+"""So many multiply-accumulates at most for those tries together: a large network gets fewer of them. A count, so that the same inputs
+give the same file on every machine."""
+WORTHWHILE = 10
+"""Fewer tries than this do not get far into a network, and none is made."""
 PATIENCE = 16
 """So many tries without a gain end the search."""
 GAIN_DB = 0.03
@@ -37,10 +42,14 @@ class Search:
     """Tries ranges on ``file`` as they follow from ``histograms`` (by group name), judged by ``judge``.
 
     The ranges of inputs stay the true extremes, and those of outputs are never narrower: what is clipped there is clipped for the user.
+    ``tries`` bounds the search for single groups (:func:`affordable`).
     """
 
-    def __init__(self, judge: Judge, groups: Sequence[Group], histograms: Mapping[str, Histogram]) -> None:
+    def __init__(
+        self, judge: Judge, groups: Sequence[Group], histograms: Mapping[str, Histogram], *, tries: int = TRIES
+    ) -> None:
         self.judge = judge
+        self.tries = tries
         self.groups = tuple(g for g in groups if not g.is_input and g.name in histograms)
         self._ranges = {group.name: _choices(group, histograms[group.name]) for group in self.groups}
 
@@ -61,7 +70,7 @@ class Search:
     def each(self, file: Int8File, start: Choice, floor: Score, *, alive: Callable[[], None] = lambda: None) -> Choice:
         """Other methods for one group after the other; what makes the outputs better stays. ``floor`` is the score of min-max."""
         current, working, idle = start, self.apply(file, start.methods), 0
-        for group, method in self._candidates(start)[:TRIES]:
+        for group, method in self._candidates(start)[: self.tries]:
             limits = self._ranges[group.name][method]
             if idle == PATIENCE or not working.takes_range(group, limits):
                 continue
@@ -85,6 +94,12 @@ class Search:
                     seen.append(width)
                     found.append((group, method))
         return found
+
+
+def affordable(macs: int | None, samples: int) -> int:
+    """How many tries a network of ``macs`` multiply-accumulates (None: unknown) gets, each on so many samples; 0 for a large one."""
+    tries = TRIES if not macs else min(TRIES, int(SEARCH_MACS // (macs * max(samples, 1))))
+    return tries if tries >= WORTHWHILE else 0
 
 
 def allowed(group: Group, method: str) -> str:
