@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from edgekit.cli import options, show
+from edgekit.cli import options, show, stopping
 from edgekit.cli.native import muffled
 
 
@@ -94,7 +94,7 @@ def convert(as_json: bool, quiet: bool, dry_run: bool, **given: Any) -> int:
             plan = flow.plan(request)
         _show_plan(plan, request.out, as_json)
         return 0
-    bar = show.Bar(quiet=quiet or as_json)
+    bar = show.Bar(quiet=quiet or as_json, sign=stopping.check)
     with muffled(), bar.shown():
         result = flow.convert(request, bar)
     if as_json:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 import click
 
 import edgekit
+from edgekit.cli import stopping
 from edgekit.errors import EdgekitError, UsageError
 from edgekit.resources import did_you_mean
 
@@ -99,15 +98,8 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with the exit code of the contract."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup a hang-up is ignored, and stays so
-            signal.signal(number, _stopped)
+    stopping.listen()
     sys.exit(run(arguments))
-
-
-def _stopped(number: int, _: FrameType | None) -> NoReturn:
-    """Told to end: clean up as for Ctrl-C."""
-    raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}; nothing half-written was left behind")
 
 
 def run(arguments: list[str]) -> int:

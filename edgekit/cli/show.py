@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +91,13 @@ def _cell(text: str, detail: str) -> str:
 
 
 class Bar:
-    """Progress of stages on stderr: a bar on a terminal, a line every ten seconds elsewhere, nothing when quiet."""
+    """Progress of stages on stderr: a bar on a terminal, a line every ten seconds elsewhere, nothing when quiet.
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    ``sign`` is called at every sign of progress, and may end the work by an exception.
+    """
+
+    def __init__(self, *, quiet: bool, sign: Callable[[], None] = lambda: None) -> None:
+        self._quiet, self._sign = quiet, sign
         self._terminal = sys.stderr.isatty() and not quiet
         self._bar: Any = None
         self._task: Any = None
@@ -104,6 +107,7 @@ class Bar:
 
     def stage(self, name: str, total: int | None) -> None:
         """A stage begins."""
+        self._sign()
         self._name, self._total = name, total
         if self._bar is not None:
             if self._task is not None:
@@ -112,6 +116,7 @@ class Bar:
 
     def step(self, done: int, text: str = "") -> None:
         """So many steps are done."""
+        self._sign()
         if self._bar is not None and self._task is not None:
             count = f"{done}/{self._total}" if self._total else ""
             self._bar.update(self._task, completed=done, description=f"{self._name} {text}".rstrip(), count=count)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from edgekit.cli import options, show
+from edgekit.cli import options, show, stopping
 from edgekit.cli.native import muffled
 
 
@@ -43,7 +43,7 @@ def verify(as_json: bool, quiet: bool, bundle: Path, timeout: float, device: str
         return _on_boards(bundle, device, as_json)
     from edgekit.bundle import check, measure
 
-    bar = show.Bar(quiet=quiet or as_json)
+    bar = show.Bar(quiet=quiet or as_json, sign=stopping.check)
     with muffled(), bar.shown():
         found = check.check(bundle, timeout_s=timeout, stage=lambda name: bar.stage(name, None))
         measured = None
