@@ -13,7 +13,7 @@ FEWEST = 5
 """Below this many samples nothing is held out, and so nothing is corrected: no gain could be shown."""
 JUDGING = 24
 """At most so many samples judge."""
-CORRECTING = 24
+CORRECTING = 48
 """At most so many samples give the moments of the layers' inputs: on the networks measured, more change nothing."""
 RARE_SHARE = 0.1
 """The tenth of the samples that excites the network most: bright, loud, full ones."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgekit.quantize.layers import Layer
 from edgekit.runtime.backend import Backend
 
-POSITIONS = 48
+POSITIONS = 24
 """Output positions of a layer whose inputs are multiplied out in each sample; the mean is over all positions."""
 _PENDING = 200_000
 """Values gathered before they are multiplied out: matrices of some height multiply fast."""
