@@ -54,6 +54,7 @@ def test_examples_that_need_somebody_else_s_things_parse(line: str) -> None:
     command.make_context(str(context.info_name), words, parent=context.parent)
 
 
+@pytest.mark.timeout(900)  # a dozen conversions and benchmarks
 def test_examples_run(tmp_path: Path) -> None:
     """In one folder, one after the other; those of ``inspect`` that need a bundle after the bundle is made."""
     require_frontend("onnx2tf")  # an example adds it
