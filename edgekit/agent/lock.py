@@ -9,8 +9,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from typing import Any, Dict, Optional
+from typing import Optional
 
+from edgekit.agent.store import read_json
 from edgekit.errors import BoardBusyError
 
 LOCK_FILE = "busy.json"
@@ -29,7 +30,7 @@ class BoardLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = _holder(self._path)
+            holder = read_json(self._path)
             os.close(descriptor)
             raise BoardBusyError(
                 f"job {holder.get('job', '?')} (pid {holder.get('pid', '?')}) is measuring on this board",
@@ -46,12 +47,3 @@ class BoardLock:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
-
-
-def _holder(path: str) -> Dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -21,7 +21,7 @@ from edgekit.link.local import LocalLink
 
 QEMU = "/usr/bin/qemu-aarch64-static"
 PACKAGES = "python3,libstdc++6,dash,bash,coreutils,util-linux,base-files,libc-bin,grep,sed,findutils,procps"
-SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
+SUITE = "bookworm"
 UNPACK_TIMEOUT_S = 240
 _FORMAT = (
     r":qemu-aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
@@ -71,7 +71,7 @@ def userland() -> Path:
         ),
         *("--aptopt=Acquire::Languages none", "--aptopt=Apt::Install-Recommends false", "--skip=check/qemu"),
         *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale")),
-        *(SUITE, str(beside), MIRROR),
+        *(SUITE, str(beside)),  # from the mirror that mmdebstrap knows
     ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=UNPACK_TIMEOUT_S, check=False)
