@@ -92,17 +92,16 @@ class App:
                 raise
             if not report["passed"]:
                 shutil.rmtree(path, ignore_errors=True)
-                return {
-                    "state": "failed",
-                    "stage": "health",
-                    "health": report,
-                    "repaired": repaired,
-                    "current": self.current(),
-                }
+                return self._unhealthy(report, repaired)
             outcome = self._switch(release, drop_failed=True)
             if outcome["state"] == "done":
                 outcome["pruned"] = self._prune()
             return {**outcome, "health": report, "signed": signed, "repaired": repaired}
+
+    def _unhealthy(self, report: Dict[str, Any], repaired: Any) -> Dict[str, Any]:
+        """The outcome where the golden pairs did not pass: nothing was switched."""
+        outcome = {"state": "failed", "stage": "health", "health": report}
+        return {**outcome, "repaired": repaired, "current": self.current()}
 
     def roll_back(self, *, to: Optional[str] = None, again: bool = False) -> Dict[str, Any]:
         """Switches to the release before the current one, or to the one called ``to`` (its id, or its number)."""
@@ -119,13 +118,7 @@ class App:
                 )
             report = self._health(path)
             if not report["passed"]:
-                return {
-                    "state": "failed",
-                    "stage": "health",
-                    "health": report,
-                    "repaired": repaired,
-                    "current": self.current(),
-                }
+                return self._unhealthy(report, repaired)
             return {**self._switch(target, drop_failed=False), "health": report, "repaired": repaired}
 
     def repair(self) -> Dict[str, Any]:

@@ -6,12 +6,12 @@ import hashlib
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from lab_fixtures import Ground
+from lab_wait import wait_until
 
 from edgekit.errors import LinkError, OutputError, UsageError
 from edgekit.link.base import Link
@@ -401,15 +401,3 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        try:
-            if condition():
-                return
-        except OSError:
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"nothing happened in {timeout_s} s")

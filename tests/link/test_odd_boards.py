@@ -7,13 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from lab_fixtures import Desk
 from lab_sshd import LabBoard, Setup, sftp_server
+from lab_wait import wait_until
 
 from edgekit.errors import LinkError
 from edgekit.link.boards import Board
@@ -228,15 +228,3 @@ def refused(action: Callable[[], object], code: str) -> LinkError:
         action()
     assert caught.value.code == code, caught.value.message
     return caught.value
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        try:
-            if condition():
-                return
-        except OSError:
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"nothing happened in {timeout_s} s")
